@@ -1,0 +1,30 @@
+"""Surefoot scores every step of a solution with a process reward model.
+
+    scorer = surefoot.load("Qwen/Qwen2.5-Math-PRM-7B")
+    result = scorer.score(question, solution)
+
+Importing this package does not import torch; loading a model does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from surefoot.errors import SurefootError
+from surefoot.result import SolutionScore, StepScore
+from surefoot.solution import Solution, Step
+from surefoot.split import split
+
+if TYPE_CHECKING:
+    from surefoot.scorer import Scorer, load
+
+__version__ = "0.1.0"
+__all__ = ["Scorer", "Solution", "SolutionScore", "Step", "StepScore", "SurefootError", "load", "split"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Scorer", "load"):
+        from surefoot import scorer
+
+        return getattr(scorer, name)
+    raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

@@ -1,0 +1,40 @@
+"""Does a checkpoint load, and does it give the scores that its makers published?
+
+The rule: loading already checks every tensor; what is added is the published example, compared within the stated
+tolerance. A model without a published example is only loaded and run, and the report says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from surefoot.family import Golden
+from surefoot.result import SolutionScore
+from surefoot.scorer import Scorer
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The scores of an example beside the published ones."""
+
+    example: SolutionScore
+    golden: Golden | None
+    """What was published for this very model; `None` when nothing is known."""
+
+    @property
+    def passed(self) -> bool:
+        """Every step was scored, and no score is further from the published one than the tolerance."""
+        if self.example.status != "scored":
+            return False
+        if self.golden is None:
+            return True
+        pairs = zip(self.example.step_scores, self.golden.scores, strict=True)
+        return all(score is not None and abs(score - wanted) <= self.golden.tolerance for score, wanted in pairs)
+
+
+def check(scorer: Scorer) -> CheckReport:
+    """Runs the family's published example on a loaded model."""
+    name = scorer.name.rstrip("/").lower()
+    golden = next((golden for golden in scorer.family.goldens if name.endswith(golden.models)), None)
+    example = golden or scorer.family.goldens[0]
+    return CheckReport(scorer.score(example.question, example.steps), golden)

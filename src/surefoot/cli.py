@@ -1,0 +1,206 @@
+"""The command line: parses, calls, prints.
+
+The rule: exit code 0 when everything asked for was done, 1 when something could not be scored or a check failed, 2 when
+the call itself was wrong. Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from surefoot import __version__
+from surefoot.errors import InputError, SurefootError
+from surefoot.split import SPLIT_RULES
+from surefoot.terminal import paint, show, wants_colour
+
+if TYPE_CHECKING:
+    from surefoot.result import SolutionScore
+    from surefoot.scorer import Scorer
+
+DONE, UNSCORED, WRONG_CALL = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives back its exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(format="surefoot: %(message)s", level=logging.INFO if options.verbose else logging.WARNING)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except SurefootError as error:
+        print(f"surefoot: {error}", file=sys.stderr)
+        return WRONG_CALL
+    except BrokenPipeError:
+        # The reader went away (`| head`). What is still buffered has no place to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="surefoot", description="Scores the steps of a solution.")
+    parser.add_argument("--version", action="version", version=f"surefoot {__version__}")
+    parser.set_defaults(verbose=False)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    score = commands.add_parser("score", help="score the steps of solutions", description=SCORE)
+    score.add_argument("file", nargs="?", metavar="FILE", help="JSONL file, one object a line; - is standard input")
+    score.add_argument("--question", metavar="TEXT", help="a question, with --solution")
+    score.add_argument("--solution", metavar="TEXT", help="its solution; - reads it from standard input")
+    score.add_argument("--split", choices=SPLIT_RULES, default="auto", help="how the steps of a text are found")
+    score.add_argument("--no-closing", action="store_true", help="do not make the final answer a step of its own")
+    score.add_argument("--threshold", type=float, default=0.5, metavar="T", help="a step is right above it (0.5)")
+    score.add_argument("--json", action="store_true", help="one JSON object a line, in the order of the input")
+    _add_model_options(score)
+    score.set_defaults(run=_score)
+
+    check = commands.add_parser("check", help="load a model and compare it with its published scores")
+    _add_model_options(check, positional=True)
+    check.set_defaults(run=_check)
+    return parser
+
+
+SCORE = (
+    "Scores every step. Give --question and --solution, or a JSONL file whose objects have `question` and either "
+    "`solution` (text) or `steps` (a list)."
+)
+
+
+def _add_model_options(parser: argparse.ArgumentParser, *, positional: bool = False) -> None:
+    about = "folder or hub id of a PRM"
+    if positional:
+        parser.add_argument("model", metavar="MODEL", help=about)
+    else:
+        parser.add_argument("--model", required=True, help=about)
+    parser.add_argument("--revision", help="branch, tag or commit on the hub")
+    parser.add_argument("--quantize", choices=("nf4",), help="load linear layers in 4 bits")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
+    parser.add_argument("--attention", default="auto", help="auto, flash_attention_2, sdpa or eager")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="lower the limit on a prompt's length")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what is loaded")
+
+
+def _load(options: argparse.Namespace) -> Scorer:
+    from surefoot.scorer import load
+
+    return load(
+        options.model,
+        revision=options.revision,
+        quantize=options.quantize,
+        dtype=options.dtype,
+        device=options.device,
+        attention=options.attention,
+        max_tokens=options.max_tokens,
+    )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the input: a pair to score, or the reason why it is none."""
+
+    number: int
+    pair: tuple[str, str | list[str]] | None
+    error: str | None = None
+
+
+def _score(options: argparse.Namespace) -> int:
+    lines = list(_read_input(options))
+    scorer = _load(options)
+    good = [line.pair for line in lines if line.pair is not None]
+    several = len(lines) > 1
+    results = iter(
+        scorer.score_many(
+            good,
+            split=options.split,
+            closing=not options.no_closing,
+            progress=several and sys.stderr.isatty(),
+        )
+    )
+    complete = True
+    for line in lines:
+        result = next(results) if line.pair is not None else None
+        complete &= result is not None and result.status == "scored"
+        _print_result(line, result, options, several=several)
+    return DONE if complete else UNSCORED
+
+
+def _print_result(line: _Line, result: SolutionScore | None, options: argparse.Namespace, *, several: bool) -> None:
+    if options.json:
+        print(json.dumps({"line": line.number, "error": line.error}) if result is None else result.to_json())
+        return
+    colour = wants_colour(sys.stdout)
+    if several:
+        print(paint(f"line {line.number}", "1", colour))
+    if result is None:
+        print(f"surefoot: line {line.number}: {line.error}", file=sys.stderr)
+    else:
+        print(show(result, threshold=options.threshold, colour=colour))
+
+
+def _read_input(options: argparse.Namespace) -> Iterator[_Line]:
+    if options.question is not None or options.solution is not None:
+        if options.question is None or options.solution is None or options.file is not None:
+            raise InputError("Give --question and --solution together, or a JSONL file, not both.")
+        solution = sys.stdin.read() if options.solution == "-" else options.solution
+        yield _Line(1, (options.question, solution))
+    elif options.file == "-" or (options.file is None and not sys.stdin.isatty()):
+        yield from _read_jsonl(sys.stdin)
+    elif options.file is None:
+        raise InputError("Nothing to score. Give --question and --solution, or a JSONL file (- is standard input).")
+    else:
+        try:
+            with open(options.file, encoding="utf-8") as stream:
+                yield from _read_jsonl(stream)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{options.file} cannot be read: {error}") from error
+
+
+def _read_jsonl(stream: TextIO) -> Iterator[_Line]:
+    for number, text in enumerate(stream, start=1):
+        if text.strip():
+            try:
+                yield _Line(number, _pair(json.loads(text)))
+            except ValueError as error:
+                yield _Line(number, None, str(error))
+
+
+def _pair(row: Any) -> tuple[str, str | list[str]]:
+    if not isinstance(row, dict) or not isinstance(row.get("question"), str):
+        raise InputError("expected an object with `question` as text")
+    solution = row.get("steps", row.get("solution"))
+    if isinstance(solution, str) or (isinstance(solution, list) and all(isinstance(step, str) for step in solution)):
+        return row["question"], solution
+    raise InputError("expected `solution` as text, or `steps` as a list of texts")
+
+
+def _check(options: argparse.Namespace) -> int:
+    from surefoot.check import check
+
+    scorer = _load(options)
+    report = check(scorer)
+    print(f"{scorer.name}: every expected tensor is there; family {scorer.family.name}, {scorer.max_tokens} tokens.")
+    published = report.golden.scores if report.golden else (None,) * len(report.example.steps)
+    print(f"{'step':>4}  {'score':>8}  {'published':>9}")
+    for number, (step, wanted) in enumerate(zip(report.example.steps, published, strict=True), start=1):
+        score = step.status if step.score is None else format(step.score, ".4f")
+        print(f"{number:>4}  {score:>8}  {'-' if wanted is None else format(wanted, '.4f'):>9}")
+    if report.golden is None:
+        print("No published scores are known for this model name; it was loaded and run, not compared.")
+    else:
+        verdict = "agree" if report.passed else "DO NOT AGREE"
+        print(f"The scores {verdict} within {report.golden.tolerance} ({report.golden.source}).")
+    return DONE if report.passed else UNSCORED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

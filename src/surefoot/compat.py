@@ -1,0 +1,102 @@
+"""A drop-in for the scorer that many trainers carry around as a copied file: `ProcessRewardScorer`.
+
+The rule: same constructor, same verbs, same dictionary keys, so that one import line changes. What differs is that a
+score is never invented: a solution of which any step could not be scored is `degraded` and says why. The old contract
+has floats there, so the three aggregates of a degraded result are 0.0; look at `degraded` before you use them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from surefoot.answer import closing_text, find_answer
+from surefoot.family.qwen import SYSTEM
+from surefoot.result import SolutionScore
+from surefoot.split import split
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_SYSTEM_PROMPT = SYSTEM
+NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+
+
+def extract_prm_steps(solution: str) -> list[str]:
+    """The bodies of the `Step N:` lines, and the final answer as a closing step.
+
+    An answer that holds one number is reduced to it: `$18 a day` closes with `The answer is \\boxed{18}`.
+    """
+    steps = [step.text for step in split(solution, "steps", closing=False).steps]
+    answer = find_answer(solution)
+    if answer is not None and answer.source == "final_answer":
+        numbers = NUMBER.findall(answer.value)
+        steps.append(closing_text(numbers[0].rstrip(",") if len(numbers) == 1 else answer.value))
+    return steps
+
+
+class ProcessRewardScorer:
+    """Scores `Step N:` solutions with Qwen2.5-Math-PRM, and answers in dictionaries.
+
+    `pad_missing` fills the scores of truncated steps with the mean of the others, as older code did. It is off, because
+    those are not scores; a result that holds them says `padded_steps: True`.
+    """
+
+    def __init__(
+        self,
+        model_name: str = "Qwen/Qwen2.5-Math-PRM-7B",
+        device: str | torch.device | None = None,
+        load_in_4bit: bool = True,
+        dtype: str | torch.dtype = "auto",
+        max_input_tokens: int = 4096,
+        *,
+        pad_missing: bool = False,
+    ) -> None:
+        """Loads the model once. 4-bit loading happens on CUDA only; elsewhere the model is loaded unquantised."""
+        from surefoot.engine.machine import choose_device
+        from surefoot.scorer import load
+
+        self.model_name = model_name
+        self.device = choose_device(device or "auto")
+        self.max_input_tokens = max_input_tokens
+        self.pad_missing = pad_missing
+        self._scorer = load(
+            model_name,
+            device=self.device,
+            dtype=dtype,
+            quantize="nf4" if load_in_4bit and self.device.type == "cuda" else None,
+            quantize_fallback=True,
+            max_tokens=max_input_tokens,
+        )
+
+    def score_solution(
+        self, question: str, solution: str, system_prompt: str = DEFAULT_SYSTEM_PROMPT
+    ) -> dict[str, Any]:
+        """The scores of one solution."""
+        return self.score_batch([{"question": question, "solution": solution}], system_prompt)[0]
+
+    def score_batch(
+        self, items: Sequence[Mapping[str, str]], system_prompt: str = DEFAULT_SYSTEM_PROMPT
+    ) -> list[dict[str, Any]]:
+        """The scores of `{"question": ..., "solution": ...}` items, in their order, scored together."""
+        pairs = [(item["question"].strip(), extract_prm_steps(item["solution"])) for item in items]
+        return [self._as_dict(result) for result in self._scorer.score_many(pairs, system=system_prompt)]
+
+    def _as_dict(self, result: SolutionScore) -> dict[str, Any]:
+        scores = [score for score in result.step_scores if score is not None]
+        missing = len(result.steps) - len(scores)
+        padded = bool(self.pad_missing and missing and scores)
+        if padded:
+            scores += [sum(scores) / len(scores)] * missing
+        complete = bool(scores) and len(scores) == len(result.steps)
+        return {
+            "step_scores": scores,
+            "num_steps": len(result.steps),
+            "mean_score": sum(scores) / len(scores) if complete else 0.0,
+            "min_score": min(scores) if complete else 0.0,
+            "final_score": scores[-1] if complete else 0.0,
+            "degraded": result.status != "scored",
+            "degraded_reason": "no extractable steps" if not result.steps else result.reason,
+            "padded_steps": padded,
+        }

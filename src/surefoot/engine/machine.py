@@ -1,0 +1,65 @@
+"""What this machine can run: which device, and which number format on it.
+
+The rule: a request that would kill the process is found out beforehand and answered with float32 and a warning. Some
+virtual machines announce AMX and hide the CPUID leaf that describes it; oneDNN then dies of an illegal instruction in
+the first bfloat16 or int8 product. Only running one tells, so a child process does.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from surefoot.errors import OptionError
+
+logger = logging.getLogger("surefoot")
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+PROBE = "import sys, torch; a = torch.ones(64, 64, dtype=getattr(torch, sys.argv[1])); torch.nn.functional.linear(a, a)"
+PROBE_SECONDS = 120
+
+
+def choose_device(device: str | torch.device) -> torch.device:
+    """`auto` is CUDA where there is one, else the CPU."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(f"device={device!r} cannot be used here: {error}") from error
+    return chosen
+
+
+def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
+    """`auto` is bfloat16 on CUDA and float32 on the CPU. A half precision that kills this CPU becomes float32."""
+    name = str(dtype).removeprefix("torch.")
+    if name == "auto":
+        name = "bfloat16" if device.type == "cuda" else "float32"
+    if name not in DTYPES:
+        raise OptionError(f"dtype={name!r} is not offered. Choose one of: auto, {', '.join(DTYPES)}.")
+    if device.type == "cpu" and not runs_on_cpu(name):
+        logger.warning(
+            "A product in %s kills the process on this CPU (AMX is announced but broken); using float32.", name
+        )
+        name = "float32"
+    return DTYPES[name]
+
+
+@cache
+def runs_on_cpu(dtype: str) -> bool:
+    """Whether a matrix product in this format survives here. Asked of a child process, where AMX makes it doubtful."""
+    if dtype == "float32" or not _announces_amx():
+        return True
+    child = [sys.executable, "-c", PROBE, dtype]
+    return subprocess.run(child, capture_output=True, timeout=PROBE_SECONDS, check=False).returncode == 0
+
+
+def _announces_amx() -> bool:
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.is_file() and " amx_tile" in cpuinfo.read_text()

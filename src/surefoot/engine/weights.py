@@ -1,0 +1,171 @@
+"""From a checkpoint to a model in memory that has been checked.
+
+The rule: the backbone is a stock transformers class, filled tensor by tensor. Every tensor that backbone and head
+expect must be in the checkpoint with its shape, and nothing may be left over but what the family declares unused.
+After loading, what transformers derives from the config (rotary frequencies, norm epsilon) is computed again here and
+compared, because a silent slip in either gives finite, wrong scores.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from surefoot.engine.checkpoint import Checkpoint
+from surefoot.engine.quantize import Quantization, nf4_linear
+from surefoot.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+logger = logging.getLogger("surefoot")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A backbone ready to run, and the head's tensors in float32."""
+
+    backbone: nn.Module
+    head: Mapping[str, Tensor]
+    context: int
+    """How many positions the model knows."""
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all parameters."""
+        tensors = [*self.backbone.parameters(), *self.backbone.buffers(), *self.head.values()]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def load_weights(
+    checkpoint: Checkpoint,
+    *,
+    prefix: str,
+    head_shapes: Mapping[str, Sequence[int]],
+    unused: Sequence[str],
+    dtype: torch.dtype,
+    device: torch.device,
+    attention: str,
+    quantize: Quantization | None = None,
+) -> Weights:
+    """Builds the backbone that config.json names, fills it and the head from the checkpoint, and checks both.
+
+    Embeddings keep the dtype they are stored in, and are cast as they are looked up: the same values in less memory.
+    """
+    config = _transformers_config(checkpoint.config)
+    backbone = _empty_backbone(config, attention)
+    expected = {prefix + name: tuple(tensor.shape) for name, tensor in backbone.state_dict().items()}
+    expected |= {name: tuple(shape) for name, shape in head_shapes.items()}
+    _check_tensors(checkpoint, expected, unused)
+
+    embedding = backbone.get_submodule("embed_tokens")
+    for path, module in list(backbone.named_modules()):
+        tensors = {
+            name: checkpoint.read(f"{prefix}{path}.{name}") for name, _ in module.named_parameters(recurse=False)
+        }
+        if quantize == "nf4" and isinstance(module, nn.Linear):
+            layer = nf4_linear(tensors["weight"], tensors.get("bias"), dtype, device)
+            backbone.set_submodule(path, layer)
+            continue
+        for name, tensor in tensors.items():
+            kept = tensor.dtype if module is embedding else dtype
+            # A tensor that is already right would stay mapped to the file, and its pages with it.
+            value = tensor.to(device, kept) if tensor.dtype != kept or device.type != "cpu" else tensor.clone()
+            setattr(module, name, nn.Parameter(value, requires_grad=False))
+    head = {name: checkpoint.read(name).to(device, torch.float32, copy=True) for name in head_shapes}
+
+    _rebuild_rotary(backbone, config, device)
+    _check_derived(backbone, checkpoint.config, dtype)
+    backbone.eval()
+    return Weights(backbone, head, int(checkpoint.config["max_position_embeddings"]))
+
+
+def _transformers_config(raw: Mapping[str, Any]) -> PretrainedConfig:
+    from transformers import CONFIG_MAPPING
+
+    kind = raw.get("model_type")
+    if kind not in CONFIG_MAPPING:
+        raise CheckpointError(f"config.json has model_type {kind!r}, which this transformers version does not know.")
+    # auto_map points to code in the repository, which is never run.
+    config: PretrainedConfig = CONFIG_MAPPING[kind].from_dict({k: v for k, v in raw.items() if k != "auto_map"})
+    return config
+
+
+def _empty_backbone(config: PretrainedConfig, attention: str) -> nn.Module:
+    from transformers import AutoModel
+
+    with torch.device("meta"):
+        backbone: nn.Module = AutoModel.from_config(config, attn_implementation=attention)
+    return backbone
+
+
+def _check_tensors(checkpoint: Checkpoint, expected: Mapping[str, tuple[int, ...]], unused: Sequence[str]) -> None:
+    found = checkpoint.tensors
+    missing = [name for name in expected if name not in found]
+    shapes = [
+        f"{name} is {found[name].shape}, not {shape}"
+        for name, shape in expected.items()
+        if name in found and found[name].shape != shape
+    ]
+    left_over = [name for name in found if name not in expected and not name.startswith(tuple(unused) or "\0")]
+    problems = [
+        f"{title}: {', '.join(names[:10])}{f' and {len(names) - 10} more' if len(names) > 10 else ''}"
+        for title, names in (("missing", missing), ("wrong shape", shapes), ("not expected", left_over))
+        if names
+    ]
+    if problems:
+        raise CheckpointError(
+            f"The tensors in {checkpoint.folder} are not those of this family. {'; '.join(problems)}. "
+            "Check that it is the PRM's own checkpoint and not its base model, and that it is complete."
+        )
+
+
+def _rebuild_rotary(backbone: nn.Module, config: PretrainedConfig, device: torch.device) -> None:
+    """The rotary frequencies are derived, not stored, so the empty backbone has none yet."""
+    for path, module in list(backbone.named_modules()):
+        if "inv_freq" in dict(module.named_buffers(recurse=False)):
+            rotary: Any = type(module)
+            backbone.set_submodule(path, rotary(config=config).to(device))
+
+
+def _check_derived(backbone: nn.Module, raw: Mapping[str, Any], dtype: torch.dtype) -> None:
+    left = [name for name, tensor in (*backbone.named_parameters(), *backbone.named_buffers()) if tensor.is_meta]
+    if left:
+        raise CheckpointError(f"Not filled after loading: {', '.join(left[:10])}.")
+    for path, module in backbone.named_modules():
+        epsilon = getattr(module, "variance_epsilon", None)
+        if epsilon is not None and epsilon != raw["rms_norm_eps"]:
+            raise CheckpointError(f"{path} has norm epsilon {epsilon}, but config.json says {raw['rms_norm_eps']}.")
+        if "inv_freq" in dict(module.named_buffers(recurse=False)):
+            _check_rotary(module, raw, dtype)
+
+
+def _check_rotary(rotary: Any, raw: Mapping[str, Any], dtype: torch.dtype) -> None:
+    """Compares the frequencies, and the angles they give far into the context, with the formula in float64."""
+    parameters = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if parameters.get("rope_type", parameters.get("type", "default")) != "default":
+        return
+    theta = float(raw.get("rope_theta") or parameters["rope_theta"])
+    size = raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]
+    expected = theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    found = rotary.inv_freq.to("cpu", torch.float64)
+    if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-5, atol=0.0):
+        raise CheckpointError(
+            f"The rotary frequencies do not follow from config.json (rope_theta {theta}); scores would be wrong. "
+            "Please report this with your transformers version."
+        )
+    last = int(raw["max_position_embeddings"]) - 1
+    probe = torch.zeros(1, dtype=dtype, device=rotary.inv_freq.device)
+    cosine, _ = rotary(probe, torch.tensor([[last]], device=probe.device))
+    wanted = (last * expected).cos().repeat(2)
+    tolerance = 2e-3 if dtype == torch.float32 else 2e-2
+    if not torch.allclose(cosine[0, 0].to("cpu", torch.float64), wanted, rtol=0.0, atol=tolerance):
+        raise CheckpointError(
+            f"Rotary angles lose precision towards position {last}; scores of long solutions would be wrong. "
+            "Please report this with your transformers version."
+        )

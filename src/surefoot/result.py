@@ -1,0 +1,133 @@
+"""What scoring gives back: a score for every step, or the reason why there is none.
+
+The rule: a number in here was read from the model. A step that was not scored has `score=None` and says why in its
+`status`; a solution of which any step was not scored says why in its `reason`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from surefoot import aggregate
+from surefoot.solution import Span, StepKind
+
+StepStatus = Literal["scored", "over_length", "not_finite"]
+"""`over_length`: the step ends past the token limit. `not_finite`: the model gave NaN or infinity."""
+
+SolutionStatus = Literal["scored", "partial", "unscored"]
+
+
+@dataclass(frozen=True)
+class StepScore:
+    """One step, with the probability that it is right."""
+
+    text: str
+    start: int
+    end: int
+    score: float | None
+    status: StepStatus
+    index: int
+    """Position among all pieces of the solution, dropped empty ones counted."""
+    kind: StepKind = "body"
+
+
+@dataclass(frozen=True)
+class SolutionScore:
+    """All steps of one solution, and the numbers made of them."""
+
+    steps: tuple[StepScore, ...]
+    model: str
+    answer: str | None = None
+    reason: str | None = None
+    """Why a step, or the whole solution, has no score."""
+    warnings: tuple[str, ...] = ()
+    outside: tuple[Span, ...] = ()
+    """Text that belongs to no step and was not scored."""
+    empty_steps: int = 0
+    split: str = "list"
+    tokens: int = 0
+    """Tokens of this solution's prompt that the model had to read."""
+    seconds: float = 0.0
+    """Wall time of the call that scored it, shared among the call's solutions by their tokens."""
+
+    @property
+    def step_scores(self) -> list[float | None]:
+        """The score of every step, in order."""
+        return [step.score for step in self.steps]
+
+    @property
+    def status(self) -> SolutionStatus:
+        """`scored`: every step has a score. `partial`: some have. `unscored`: none has, or there is no step."""
+        known = sum(score is not None for score in self.step_scores)
+        if known == 0:
+            return "unscored"
+        return "scored" if known == len(self.steps) else "partial"
+
+    @property
+    def unscored_chars(self) -> int:
+        """Characters of the solution that no score speaks of: text outside the steps, and steps without a score."""
+        outside = sum(span.end - span.start for span in self.outside)
+        return outside + sum(step.end - step.start for step in self.steps if step.score is None)
+
+    @property
+    def mean(self) -> float | None:
+        """See `aggregate.mean`."""
+        return aggregate.mean(self.step_scores)
+
+    @property
+    def min(self) -> float | None:
+        """See `aggregate.minimum`."""
+        return aggregate.minimum(self.step_scores)
+
+    @property
+    def final(self) -> float | None:
+        """See `aggregate.final`."""
+        return aggregate.final(self.step_scores)
+
+    @property
+    def product(self) -> float | None:
+        """See `aggregate.product`."""
+        return aggregate.product(self.step_scores)
+
+    @property
+    def geometric_mean(self) -> float | None:
+        """See `aggregate.geometric_mean`."""
+        return aggregate.geometric_mean(self.step_scores)
+
+    def first_error(self, threshold: float = 0.5) -> int | None:
+        """See `aggregate.first_error`."""
+        return aggregate.first_error(self.step_scores, threshold)
+
+    def correct_prefix(self, threshold: float = 0.5) -> float | None:
+        """See `aggregate.correct_prefix`."""
+        return aggregate.correct_prefix(self.step_scores, threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, aggregations included, as plain data that JSON can hold."""
+        return {
+            "status": self.status,
+            "reason": self.reason,
+            "model": self.model,
+            "steps": [vars(step) for step in self.steps],
+            "mean": self.mean,
+            "min": self.min,
+            "final": self.final,
+            "product": self.product,
+            "geometric_mean": self.geometric_mean,
+            "first_error": self.first_error(),
+            "correct_prefix": self.correct_prefix(),
+            "answer": self.answer,
+            "warnings": list(self.warnings),
+            "outside": [list(span) for span in self.outside],
+            "unscored_chars": self.unscored_chars,
+            "empty_steps": self.empty_steps,
+            "split": self.split,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+        }
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)

@@ -1,0 +1,226 @@
+"""The scorer: text in, scores out.
+
+The rule: this is the one place where a family (text, markers, read-out) and the engine (weights, forward passes) meet.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from surefoot.engine.attention import choose_attention
+from surefoot.engine.checkpoint import open_checkpoint
+from surefoot.engine.machine import choose_device, choose_dtype
+from surefoot.engine.quantize import QUANTIZATIONS, Quantization, require_bitsandbytes
+from surefoot.engine.runner import Runner
+from surefoot.engine.weights import Weights, load_weights
+from surefoot.errors import InputError, MissingDependencyError, OptionError
+from surefoot.family import Family, TextEncoder, find_family
+from surefoot.prompt import Prompt
+from surefoot.result import SolutionScore, StepScore, StepStatus
+from surefoot.solution import Solution
+from surefoot.split import split as split_solution
+
+logger = logging.getLogger("surefoot")
+
+Item = tuple[str, str | Sequence[str]]
+
+
+def load(
+    model: str | Path,
+    *,
+    quantize: Quantization | None = None,
+    quantize_fallback: bool = False,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
+    attention: str = "auto",
+    revision: str | None = None,
+    family: str | None = None,
+    max_tokens: int | None = None,
+) -> Scorer:
+    """Loads a PRM once; the scorer can then be called as often as needed.
+
+    `model` is a folder or a hub id. `max_tokens` lowers the limit on a prompt's length, which is the model's context.
+    `quantize_fallback` loads the model unquantised, with a warning, where the quantisation cannot be done.
+    """
+    if quantize is not None and quantize not in QUANTIZATIONS:
+        raise OptionError(f"quantize={quantize!r} is not offered. Choose one of: {', '.join(QUANTIZATIONS)}, or None.")
+    if max_tokens is not None and max_tokens < 1:
+        raise OptionError(f"max_tokens={max_tokens} leaves no room. Give a number above 0, or None for the context.")
+    if quantize is not None:
+        try:
+            require_bitsandbytes()
+        except MissingDependencyError as error:
+            if not quantize_fallback:
+                raise
+            logger.warning("Loading without quantisation, as quantize_fallback allows: %s", error)
+            quantize = None
+    where = choose_device(device)
+    number = choose_dtype(dtype, where)
+    how = choose_attention(attention, where, number)
+    checkpoint = open_checkpoint(model, revision)
+    kind = find_family(checkpoint.config.get("architectures") or [], family)
+    weights = load_weights(
+        checkpoint,
+        prefix=kind.backbone_prefix,
+        head_shapes=kind.head_shapes(checkpoint.config["hidden_size"]),
+        unused=kind.unused_tensors,
+        dtype=number,
+        device=where,
+        attention=how,
+        quantize=quantize,
+    )
+    name = str(model)
+    logger.info(
+        "Loaded %s: family %s, %s, quantisation %s, attention %s, on %s, %.2f GB of weights.",
+        name,
+        kind.name,
+        str(number).removeprefix("torch."),
+        quantize or "none",
+        how,
+        where,
+        weights.bytes / 1e9,
+    )
+    runner = Runner(weights.backbone, device=where, dtype=number)
+    limit = min(weights.context, max_tokens or weights.context)
+    return Scorer(name, kind, TextEncoder.from_folder(checkpoint.folder), weights, runner, limit)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One solution on its way: what was asked, and the part of it that the model can read."""
+
+    solution: Solution
+    prompt: Prompt
+    readable: Prompt
+    warnings: tuple[str, ...]
+
+
+class Scorer:
+    """A loaded PRM. Made by `surefoot.load`."""
+
+    def __init__(
+        self, name: str, family: Family, encoder: TextEncoder, weights: Weights, runner: Runner, limit: int
+    ) -> None:
+        self.name = name
+        self.family = family
+        self.max_tokens = limit
+        self._encoder = encoder
+        self._head = weights.head
+        self._runner = runner
+
+    def score(
+        self,
+        question: str,
+        solution: str | Sequence[str],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+    ) -> SolutionScore:
+        """Scores every step of one solution, given as text or as a list of steps.
+
+        `split` names the rule that finds the steps of a text (auto, steps, paragraphs, lines). `closing` makes a stated
+        final answer a step of its own. `system` replaces the family's system message.
+        """
+        return self.score_many([(question, solution)], split=split, closing=closing, system=system)[0]
+
+    def score_many(
+        self,
+        items: Iterable[Item],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+        progress: bool = False,
+    ) -> list[SolutionScore]:
+        """Scores pairs of question and solution together. Each gets the scores it would get alone.
+
+        All items are read before the first is scored, so a malformed one is reported without losing work.
+        """
+        started = time.perf_counter()
+        jobs = [
+            self._prepare(item, number, split=split, closing=closing, system=system)
+            for number, item in enumerate(items)
+        ]
+        readable = [job.readable for job in jobs if job.readable.reads]
+        with _progress_bar(len(readable), shown=progress) as bar:
+            hidden = iter(self._runner.hidden(readable, done=bar.update))
+        scores = [self._read(next(hidden)) if job.readable.reads else [] for job in jobs]
+        per_token = (time.perf_counter() - started) / max(1, sum(len(job.readable.ids) for job in jobs))
+        return [
+            self._result(job, values, seconds=per_token * len(job.readable.ids))
+            for job, values in zip(jobs, scores, strict=True)
+        ]
+
+    def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> _Job:
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InputError(f"Item {number} is not a pair of question and solution but {type(item).__name__}.")
+        question, given = item
+        if not isinstance(question, str):
+            raise InputError(f"The question of item {number} is {type(question).__name__}, not a string.")
+        try:
+            solution = split_solution(given, split, closing=closing)
+        except InputError as error:
+            raise InputError(f"Item {number}: {error}") from error
+        texts = [step.text for step in solution.steps]
+        prompt = self.family.render(self._encoder, question, texts, system)
+        return _Job(solution, prompt, prompt.cut(self.max_tokens), tuple(self._warnings(question, solution)))
+
+    def _warnings(self, question: str, solution: Solution) -> Iterable[str]:
+        for where, text in (("question", question), ("solution", solution.text)):
+            for name in self._encoder.lookalikes(text):
+                yield f"The {where} contains {name!r}. It was read as text, not as structure."
+
+    def _read(self, hidden: torch.Tensor) -> list[float]:
+        values: list[float] = self.family.read(self._head, hidden).tolist()
+        return values
+
+    def _result(self, job: _Job, values: list[float], seconds: float) -> SolutionScore:
+        steps = []
+        for number, step in enumerate(job.solution.steps):
+            value, status = self._status(values, number)
+            steps.append(StepScore(step.text, step.start, step.end, value, status, step.index, step.kind))
+        return SolutionScore(
+            steps=tuple(steps),
+            model=self.name,
+            answer=job.solution.answer,
+            reason=self._reason(job, steps),
+            warnings=job.warnings,
+            outside=job.solution.outside,
+            empty_steps=job.solution.empty_steps,
+            split=job.solution.rule,
+            tokens=len(job.readable.ids),
+            seconds=seconds,
+        )
+
+    @staticmethod
+    def _status(values: list[float], number: int) -> tuple[float | None, StepStatus]:
+        if number >= len(values):
+            return None, "over_length"
+        return (values[number], "scored") if math.isfinite(values[number]) else (None, "not_finite")
+
+    def _reason(self, job: _Job, steps: list[StepScore]) -> str | None:
+        if not steps:
+            return "The solution has no steps."
+        statuses = {step.status for step in steps}
+        if job.prompt.prefix >= self.max_tokens:
+            return f"The question alone takes {job.prompt.prefix} tokens; the limit is {self.max_tokens}."
+        if "over_length" in statuses:
+            late = sum(step.status == "over_length" for step in steps)
+            return f"{late} of {len(steps)} steps end past the limit of {self.max_tokens} tokens."
+        if "not_finite" in statuses:
+            return "The model gave a score that is not a finite number."
+        return None
+
+
+def _progress_bar(total: int, *, shown: bool):  # type: ignore[no-untyped-def]
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit="solution", disable=not shown)

@@ -1,0 +1,82 @@
+"""A scored solution as a person sees it in a terminal.
+
+The rule: one line a step, with a bar as long as its score, and the first error marked. Colour only where it is wanted:
+never into a file or a pipe, never when NO_COLOR is set.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TextIO
+
+from surefoot.result import SolutionScore, StepScore
+
+BAR = 10
+GREEN, YELLOW, RED, GREY, BOLD = "32", "33", "31", "90", "1"
+
+
+def wants_colour(stream: TextIO = sys.stdout) -> bool:
+    """Whether to colour what is written to the stream."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, code: str, colour: bool) -> str:
+    """The text in a colour, or as it is."""
+    return f"\x1b[{code}m{text}\x1b[0m" if colour else text
+
+
+def show(result: SolutionScore, *, threshold: float = 0.5, colour: bool = False, width: int | None = None) -> str:
+    """The whole result as lines of text."""
+    width = width or shutil.get_terminal_size((100, 24)).columns
+    error = result.first_error(threshold)
+    lines = [
+        _step_line(number, step, wrong=number == error, threshold=threshold, colour=colour, width=width)
+        for number, step in enumerate(result.steps)
+    ]
+    lines.append(_summary(result, threshold, colour))
+    lines += [paint(f"note: {text}", YELLOW, colour) for text in _notes(result)]
+    return "\n".join(lines)
+
+
+def _step_line(number: int, step: StepScore, *, wrong: bool, threshold: float, colour: bool, width: int) -> str:
+    mark = "✗" if wrong else " "
+    if step.score is None:
+        gauge, shade = f"{step.status:<{BAR + 6}}", GREY
+    else:
+        filled = round(step.score * BAR)
+        gauge = f"{'█' * filled}{'·' * (BAR - filled)} {step.score:.3f}"
+        shade = RED if step.score <= threshold else YELLOW if step.score <= (1 + threshold) / 2 else GREEN
+    head = f"{number + 1:>3} {mark} {gauge}  "
+    text = " ".join(step.text.split())
+    room = max(20, width - len(head))
+    if len(text) > room:
+        text = text[: room - 1] + "…"
+    return paint(head, shade, colour) + (paint(text, BOLD, colour) if wrong else text)
+
+
+def _summary(result: SolutionScore, threshold: float, colour: bool) -> str:
+    numbers = {
+        "mean": result.mean,
+        "min": result.min,
+        "final": result.final,
+        "product": result.product,
+    }
+    parts = [f"{name} {'none' if value is None else format(value, '.3f')}" for name, value in numbers.items()]
+    error = result.first_error(threshold)
+    if error is None:
+        parts.append("first error unknown")
+    else:
+        parts.append("no error found" if error == -1 else f"first error at step {error + 1}")
+    return paint("  ".join(parts), BOLD, colour)
+
+
+def _notes(result: SolutionScore) -> list[str]:
+    notes = [] if result.reason is None else [result.reason]
+    outside = sum(span.end - span.start for span in result.outside)
+    if outside:
+        notes.append(f"{outside} characters belong to no step and were not scored.")
+    if result.empty_steps:
+        notes.append(f"{result.empty_steps} empty steps were dropped.")
+    return notes + list(result.warnings)

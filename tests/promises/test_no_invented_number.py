@@ -1,0 +1,49 @@
+"""Promise 1: a step that was not scored has no number, and neither has anything that would need it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import surefoot
+from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.result import SolutionScore, StepScore
+
+AGGREGATES = ("mean", "min", "product", "geometric_mean")
+
+
+def solution_score(scores: list[float | None]) -> SolutionScore:
+    steps = [
+        StepScore("s", 0, 1, score, "scored" if score is not None else "over_length", index)
+        for index, score in enumerate(scores)
+    ]
+    return SolutionScore(tuple(steps), "test")
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=8))
+@settings(max_examples=500)
+def test_aggregates_of_incomplete_scores_are_none(scores: list[float | None]) -> None:
+    result = solution_score(scores)
+    complete = bool(scores) and None not in scores
+    for name in AGGREGATES:
+        value = getattr(result, name)
+        assert (value is not None) == complete
+        if complete:
+            known = [score for score in scores if score is not None]
+            assert value <= max(known) + 1e-9
+    assert result.final == (scores[-1] if scores else None)
+    assert result.status == ("scored" if complete else "partial" if any(s is not None for s in scores) else "unscored")
+
+
+@pytest.mark.parametrize("limit", range(1, 460, 37))
+def test_truncation_never_adds_a_number(checkpoint: Path, limit: int) -> None:
+    result = surefoot.load(checkpoint, max_tokens=limit).score(CARD_QUESTION, CARD_STEPS)
+    assert len(result.steps) == len(CARD_STEPS)
+    for step in result.steps:
+        assert (step.score is None) == (step.status != "scored")
+    if None in result.step_scores:
+        assert result.reason
+        assert [getattr(result, name) for name in AGGREGATES] == [None] * 4

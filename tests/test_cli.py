@@ -1,0 +1,165 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import surefoot
+from surefoot.cli import main
+from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.terminal import show
+
+QUESTION = "Tom has 3 bags of 4 apples. How many apples?"
+SOLUTION = "Step 1: There are 3 bags.\nStep 2: 3 * 4 = 12.\nFinal Answer: 12"
+
+
+def jsonl(path: Path, *rows: object) -> str:
+    path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_one_solution_line_by_line(
+    checkpoint: Path, scorer: surefoot.Scorer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", "--model", str(checkpoint), "--question", QUESTION, "--solution", SOLUTION]) == 0
+    out = capsys.readouterr().out
+    assert out.rstrip("\n") == show(scorer.score(QUESTION, SOLUTION))
+    assert len(out.splitlines()) == 4
+    assert "\x1b" not in out
+
+
+def test_json_is_the_whole_result(
+    checkpoint: Path, scorer: surefoot.Scorer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", "--model", str(checkpoint), "--question", QUESTION, "--solution", SOLUTION, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = scorer.score(QUESTION, SOLUTION).to_dict()
+    for row in (found, expected):
+        row.pop("seconds")
+    assert found == json.loads(json.dumps(expected))
+
+
+def test_a_file_in_order_with_its_bad_lines(
+    checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = jsonl(
+        tmp_path / "in.jsonl",
+        {"question": QUESTION, "solution": SOLUTION},
+        "not json\n",
+        "\n",
+        {"question": QUESTION, "steps": ["3 * 4 = 12."]},
+        {"question": QUESTION},
+        {"question": 3, "solution": "x"},
+        {"question": QUESTION, "steps": [1]},
+        {"question": QUESTION, "solution": ""},
+    )
+    assert main(["score", file, "--model", str(checkpoint), "--json"]) == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 7
+    assert rows[0]["mean"] == pytest.approx(scorer.score(QUESTION, SOLUTION).mean, abs=1e-5)
+    assert rows[1]["line"] == 2
+    assert "Expecting value" in rows[1]["error"]
+    assert rows[2]["steps"][0]["text"] == "3 * 4 = 12."
+    assert [row.get("error") for row in rows[3:6]] == [
+        "expected `solution` as text, or `steps` as a list of texts",
+        "expected an object with `question` as text",
+        "expected `solution` as text, or `steps` as a list of texts",
+    ]
+    assert rows[6]["reason"] == "The solution has no steps."
+
+
+def test_standard_input(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    row = json.dumps({"question": QUESTION, "solution": SOLUTION})
+    monkeypatch.setattr(sys, "stdin", io.StringIO(row + "\n" + row))
+    assert main(["score", "-", "--model", str(checkpoint)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("no error found") + out.count("first error at step") == 2
+    assert "line 2" in out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(SOLUTION))
+    assert main(["score", "--question", QUESTION, "--solution", "-", "--model", str(checkpoint), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["steps"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--question", "q"], "Give --question and --solution together"),
+        (["--question", "q", "--solution", "s", "file"], "not both"),
+        (["no-such-file.jsonl"], r"no-such-file.jsonl cannot be read"),
+    ],
+)
+def test_wrong_calls(checkpoint: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "--model", str(checkpoint), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "--model", "no model", "--question", "q", "--solution", "s"]) == 2
+    assert "neither a folder here nor a hub id" in capsys.readouterr().err
+
+
+def test_bars_marks_and_colour(scorer: surefoot.Scorer) -> None:
+    result = scorer.score(CARD_QUESTION, CARD_STEPS)
+    worst = min(score for score in result.step_scores if score is not None)
+    plain = show(result, threshold=worst, width=80)
+    assert plain.count("✗") == 1
+    assert all(len(line) <= 80 for line in plain.splitlines()[:4])
+    assert f"{worst:.3f}" in plain
+    assert show(result, threshold=worst, width=80, colour=True).count("\x1b[31m") == 1
+    assert "no error found" in show(result, threshold=0.0)
+
+
+def test_what_was_not_scored_is_shown(checkpoint: Path) -> None:
+    cut = surefoot.load(checkpoint, max_tokens=340).score(CARD_QUESTION, "Preamble.\nStep 1: <extra_0>\nStep 2:")
+    text = show(cut)
+    assert "note: 9 characters belong to no step" in text
+    assert "note: 1 empty steps were dropped" in text
+    assert "note: The solution contains '<extra_0>'" in text
+    long = show(surefoot.load(checkpoint, max_tokens=340).score(CARD_QUESTION, CARD_STEPS))
+    assert "over_length" in long
+    assert "mean none" in long
+    assert "2 of 4 steps end past the limit" in long
+
+
+def test_check_without_published_scores(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(checkpoint)]) == 0
+    assert "loaded and run, not compared" in capsys.readouterr().out
+
+
+def test_check_compares_with_the_card(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A random model under the name of the real one does not pass."""
+    folder = shutil.copytree(checkpoint, tmp_path / "Qwen2.5-Math-PRM-7B")
+    assert main(["check", str(folder)]) == 1
+    out = capsys.readouterr().out
+    assert "DO NOT AGREE within 0.04" in out
+    assert "0.1904" in out
+
+
+def test_check_of_a_broken_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "broken")
+    (folder / "model.safetensors").write_bytes(b"nothing")
+    assert main(["check", str(folder)]) == 2
+    assert "not a whole safetensors file" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_error(checkpoint: Path, tmp_path: Path) -> None:
+    file = jsonl(tmp_path / "in.jsonl", *[{"question": QUESTION, "solution": SOLUTION}] * 300)
+    command = f"{sys.executable} -m surefoot.cli score {file} --model {checkpoint} --json | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["status"] == "scored"
+
+
+def test_the_installed_command() -> None:
+    command = Path(sys.executable).with_name("surefoot")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout.strip() == f"surefoot {surefoot.__version__}"

@@ -1,0 +1,320 @@
+"""Loading: every tensor accounted for, nothing derived wrongly, nothing run from the repository."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from reference import Reference
+from safetensors.torch import load_file, save_file
+
+import surefoot
+from surefoot.engine import machine, quantize
+from surefoot.errors import CheckpointError, LoadError, MissingDependencyError, OptionError
+from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.testing import write_qwen_checkpoint
+
+Tensors = dict[str, torch.Tensor]
+
+
+def altered(checkpoint: Path, folder: Path, change: Callable[[Tensors], object]) -> Path:
+    """A copy of the checkpoint whose tensors were changed."""
+    shutil.copytree(checkpoint, folder)
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def with_config(checkpoint: Path, folder: Path, **changes: object) -> Path:
+    shutil.copytree(checkpoint, folder)
+    config = json.loads((folder / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def card_scores(scorer: surefoot.Scorer) -> list[float]:
+    return [score for score in scorer.score(CARD_QUESTION, CARD_STEPS).step_scores if score is not None]
+
+
+def test_one_file_and_shards_give_the_same_scores(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+    sharded = write_qwen_checkpoint(tmp_path / "sharded", shards=3)
+    assert len(list(sharded.glob("model-0000?-of-00003.safetensors"))) == 3
+    assert card_scores(surefoot.load(sharded)) == card_scores(scorer)
+
+
+def test_weights_stored_in_bfloat16_are_computed_in_float32(tmp_path: Path) -> None:
+    folder = write_qwen_checkpoint(tmp_path / "bf16", dtype="bfloat16")
+    scorer = surefoot.load(folder)
+    prompt = scorer.family.render(scorer._encoder, CARD_QUESTION, CARD_STEPS)
+    assert card_scores(scorer) == pytest.approx(Reference(folder).scores(prompt), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("score.2.bias"), r"missing: score\.2\.bias"),
+        (lambda t: t.pop("model.layers.1.mlp.up_proj.weight"), r"missing: model\.layers\.1\.mlp\.up_proj\.weight"),
+        (lambda t: [t.pop(name) for name in list(t) if "layers.1" in name], r"missing: .* and 2 more"),
+        (
+            lambda t: t.update({"score.2.weight": torch.zeros(1, 64)}),
+            r"wrong shape: score\.2\.weight is \(1, 64\), not",
+        ),
+        (lambda t: t.update({"v_head.summary.weight": torch.zeros(1, 64)}), r"not expected: v_head\.summary\.weight"),
+        (lambda t: t.update({"lm_headed": torch.zeros(1)}), "not expected: lm_headed"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named(
+    checkpoint: Path, tmp_path: Path, change: Callable[[Tensors], object], message: str
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        surefoot.load(altered(checkpoint, tmp_path / "altered", change))
+
+
+def test_the_unused_language_head_may_be_absent(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+    folder = altered(checkpoint, tmp_path / "headless", lambda tensors: tensors.pop("lm_head.weight"))
+    assert card_scores(surefoot.load(folder)) == card_scores(scorer)
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    folder = write_qwen_checkpoint(tmp_path / "sharded", shards=2)
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"lacks model-00002-of-00002\.safetensors"):
+        surefoot.load(folder)
+
+
+def test_a_truncated_file_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "truncated")
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a whole safetensors file"):
+        surefoot.load(folder)
+
+
+def test_pickled_weights_are_not_loaded(checkpoint: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "pickled")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"no \.safetensors file"):
+        surefoot.load(folder)
+
+
+def test_a_broken_tokenizer_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "tokenless")
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"No tokenizer could be read.*Copy tokenizer\.json"):
+        surefoot.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architectures": ["Qwen2ForCausalLM"]}, r"Qwen2ForCausalLM.*family=\.\.\.: qwen"),
+        ({"model_type": "martian"}, "model_type 'martian'"),
+    ],
+)
+def test_a_config_of_another_kind_is_refused(
+    checkpoint: Path, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        surefoot.load(with_config(checkpoint, tmp_path / "other", **changes))
+
+
+def test_the_family_can_be_named(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+    folder = with_config(checkpoint, tmp_path / "other", architectures=["Something"])
+    assert card_scores(surefoot.load(folder, family="qwen")) == card_scores(scorer)
+    with pytest.raises(OptionError, match="family='nope' is not known. The families are: qwen"):
+        surefoot.load(folder, family="nope")
+
+
+@pytest.mark.parametrize("theta", [10000.0, 1000000.0])
+def test_rope_and_epsilon_of_the_config_reach_the_model(checkpoint: Path, tmp_path: Path, theta: float) -> None:
+    folder = with_config(checkpoint, tmp_path / "rope", rope_theta=theta, rms_norm_eps=1e-3)
+    scorer = surefoot.load(folder)
+    prompt = scorer.family.render(scorer._encoder, CARD_QUESTION, CARD_STEPS)
+    assert card_scores(scorer) == pytest.approx(Reference(folder).scores(prompt), abs=1e-5)
+    backbone = scorer._runner._backbone
+    inv_freq = next(buffer for name, buffer in backbone.named_buffers() if name.endswith("inv_freq"))
+    assert inv_freq[1].item() == pytest.approx(theta ** (-2 / 16))
+
+
+def test_wrong_rotary_frequencies_are_caught(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a transformers version would do that leaves the derived buffer as it found it in memory."""
+    from transformers.models.qwen2 import modeling_qwen2
+
+    class Garbled(modeling_qwen2.Qwen2RotaryEmbedding):  # type: ignore[misc]
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            super().__init__(*args, **kwargs)
+            self.inv_freq.mul_(1.01)
+
+    monkeypatch.setattr(modeling_qwen2, "Qwen2RotaryEmbedding", Garbled)
+    with pytest.raises(CheckpointError, match="rotary frequencies do not follow from config"):
+        surefoot.load(checkpoint)
+
+
+def test_rotary_angles_in_low_precision_are_caught(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions past 256 are not exact in bfloat16."""
+    from transformers.models.qwen2 import modeling_qwen2
+
+    class Coarse(modeling_qwen2.Qwen2RotaryEmbedding):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            angles = position_ids[..., None].to(torch.bfloat16) * self.inv_freq.to(torch.bfloat16)
+            angles = torch.cat((angles, angles), dim=-1).float()
+            return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+    monkeypatch.setattr(modeling_qwen2, "Qwen2RotaryEmbedding", Coarse)
+    with pytest.raises(CheckpointError, match="Rotary angles lose precision"):
+        surefoot.load(checkpoint)
+
+
+def test_a_wrong_norm_epsilon_is_caught(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.models.qwen2 import modeling_qwen2
+
+    class Careless(modeling_qwen2.Qwen2RMSNorm):  # type: ignore[misc]
+        def __init__(self, size: int, eps: float = 1e-6) -> None:
+            super().__init__(size)
+
+    monkeypatch.setattr(modeling_qwen2, "Qwen2RMSNorm", Careless)
+    with pytest.raises(CheckpointError, match="norm epsilon 1e-06, but config.json says 1e-05"):
+        surefoot.load(checkpoint)
+
+
+def test_what_is_not_a_model(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="neither a folder here nor a hub id"):
+        surefoot.load("no such thing")
+    with pytest.raises(LoadError, match=r"has no config\.json"):
+        surefoot.load(tmp_path)
+
+
+def test_a_hub_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def unreachable(*args: object, **kwargs: object) -> str:
+        raise OSError("network is unreachable")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    with pytest.raises(
+        LoadError, match="the Hugging Face hub did not give it: network is unreachable.*downloaded copy"
+    ):
+        surefoot.load("Qwen/Qwen2.5-Math-PRM-7B")
+
+
+def test_a_hub_id_is_downloaded_at_its_revision(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    asked: dict[str, object] = {}
+
+    def download(model: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.update(model=model, revision=revision, patterns=allow_patterns)
+        return str(checkpoint)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert surefoot.load("someone/a-prm", revision="abc").name == "someone/a-prm"
+    assert asked["model"] == "someone/a-prm"
+    assert asked["revision"] == "abc"
+    assert not any(pattern.endswith((".py", "*")) for pattern in asked["patterns"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quantize": "int3"}, "quantize='int3' is not offered. Choose one of: nf4, or None"),
+        ({"dtype": "float8"}, "dtype='float8' is not offered. Choose one of: auto, float32, bfloat16, float16"),
+        ({"device": "tpu"}, "device='tpu' cannot be used here"),
+        ({"attention": "magic"}, "attention='magic' is not offered"),
+        ({"attention": "flash_attention_2", "device": "cpu"}, "flash_attention_2.*needs a CUDA device"),
+        ({"max_tokens": 0}, "max_tokens=0 leaves no room"),
+    ],
+)
+def test_options_that_cannot_be(checkpoint: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        surefoot.load(checkpoint, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_attention_can_be_forced(checkpoint: Path, scorer: surefoot.Scorer, attention: str) -> None:
+    forced = surefoot.load(checkpoint, attention=attention)
+    assert vars(forced._runner._backbone)["config"]._attn_implementation == attention
+    assert card_scores(forced) == pytest.approx(card_scores(scorer), abs=1e-5)
+
+
+def test_loading_says_what_was_loaded(checkpoint: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="surefoot"):
+        surefoot.load(checkpoint)
+    (line,) = [record.message for record in caplog.records if record.message.startswith("Loaded")]
+    for part in (str(checkpoint), "family qwen", "float32", "quantisation none", "attention sdpa", "cpu", "GB"):
+        assert part in line
+
+
+def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+    """Exactly the model whose linear weights were rounded to NF4, and in reach of the one whose were not.
+
+    Random weights of this small size suffer more from 4 bits than trained ones; hence the wide tolerance to float32.
+    """
+    from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+
+    rounded = Reference(checkpoint)
+    for module in rounded.backbone.modules():
+        if isinstance(module, torch.nn.Linear):
+            packed = quantize_4bit(module.weight.data, quant_type="nf4", compress_statistics=True)
+            module.weight.data = dequantize_4bit(*packed)
+    small = surefoot.load(checkpoint, quantize="nf4")
+    layers = [module for module in small._runner._backbone.modules() if type(module).__name__ == "Linear4bit"]
+    assert len(layers) == 2 * 7
+    assert all(layer.weight.quant_state.nested for layer in layers)  # type: ignore[union-attr]
+    assert torch.equal(small._head["score.0.weight"], scorer._head["score.0.weight"])
+    pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
+    prompts = [small.family.render(small._encoder, question, steps) for question, steps in pairs]
+    expected = torch.tensor([score for prompt in prompts for score in rounded.scores(prompt)])
+    exact = torch.tensor([score for result in scorer.score_many(pairs) for score in result.step_scores])
+    found = torch.tensor([score for result in small.score_many(pairs) for score in result.step_scores])
+    assert torch.allclose(found, expected, atol=1e-4)
+    assert 0.001 < (found - exact).abs().mean() < 0.15
+
+
+def test_nf4_without_bitsandbytes(
+    checkpoint: Path, scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(quantize, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r'pip install "surefoot\[nf4\]"'):
+        surefoot.load(checkpoint, quantize="nf4")
+    with caplog.at_level(logging.WARNING, logger="surefoot"):
+        plain = surefoot.load(checkpoint, quantize="nf4", quantize_fallback=True)
+    assert "Loading without quantisation" in caplog.text
+    assert card_scores(plain) == card_scores(scorer)
+
+
+def test_half_precision_on_the_cpu_works_or_becomes_float32(
+    checkpoint: Path, scorer: surefoot.Scorer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a machine that announces AMX without describing it, the first bfloat16 product would end the process."""
+    with caplog.at_level(logging.WARNING, logger="surefoot"):
+        half = surefoot.load(checkpoint, dtype="bfloat16")
+    if machine.runs_on_cpu("bfloat16"):
+        assert half._runner._dtype == torch.bfloat16
+        assert card_scores(half) == pytest.approx(card_scores(scorer), abs=0.1)
+    else:
+        assert "using float32" in caplog.text
+        assert card_scores(half) == card_scores(scorer)
+
+
+def test_a_format_that_kills_the_process_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_announces_amx", lambda: True)
+    monkeypatch.setattr(machine, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    machine.runs_on_cpu.cache_clear()
+    try:
+        assert not machine.runs_on_cpu("bfloat16")
+        assert machine.choose_dtype("bfloat16", torch.device("cpu")) == torch.float32
+        assert machine.choose_dtype("float32", torch.device("cpu")) == torch.float32
+    finally:
+        machine.runs_on_cpu.cache_clear()
+
+
+def test_auto_is_float32_on_the_cpu_and_bfloat16_on_cuda() -> None:
+    assert machine.choose_dtype("auto", torch.device("cpu")) == torch.float32
+    assert machine.choose_dtype("auto", torch.device("cuda")) == torch.bfloat16
+    assert machine.choose_dtype(torch.float16, torch.device("cuda")) == torch.float16

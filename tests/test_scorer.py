@@ -43,7 +43,7 @@ def test_scores_equal_a_plain_reference(checkpoint: Path, scorer: surefoot.Score
         assert result.step_scores == pytest.approx(expected, abs=1e-5)
         assert len(expected) == len(steps)
     spread = [score for result in scorer.score_many(items) for score in result.step_scores if score is not None]
-    assert min(spread) < 0.1 < 0.7 < max(spread), "scores that hardly differ would prove little"
+    assert min(spread) < 0.05 < 0.5 < max(spread), "scores that hardly differ would prove little"
 
 
 def test_a_whole_result(scorer: surefoot.Scorer) -> None:
@@ -194,22 +194,20 @@ def test_running_out_of_memory_halves_the_batch(checkpoint: Path, caplog: pytest
     scorer = surefoot.load(checkpoint)
     items = random_items(40)
     expected = [result.step_scores for result in scorer.score_many(items)]
-    room = 600
+    room = 100
 
     def full(module: torch.nn.Module, args: object, kwargs: dict[str, torch.Tensor]) -> None:
         if kwargs["inputs_embeds"].shape[:2].numel() > room:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    hook = scorer._runner._backbone.register_forward_pre_hook(full, with_kwargs=True)
+    hook = scorer._runner.backbone.register_forward_pre_hook(full, with_kwargs=True)
     found = [result.step_scores for result in scorer.score_many(items)]
     assert scorer._runner.budget <= room, "the scorer remembers what fits"
     assert "Out of memory" in caplog.text
     for before, after in zip(expected, found, strict=True):
         assert after == pytest.approx(before, abs=1e-5)
-    room = 20
-    with pytest.raises(
-        SurefootError, match="A single solution of .* tokens does not fit into memory. Lower max_tokens"
-    ):
+    room = 0
+    with pytest.raises(SurefootError, match="Not even .* tokens at a time fit into memory. Lower max_tokens"):
         scorer.score_many(items)
     hook.remove()
 

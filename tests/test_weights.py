@@ -137,7 +137,7 @@ def test_rope_and_epsilon_of_the_config_reach_the_model(checkpoint: Path, tmp_pa
     scorer = surefoot.load(folder)
     prompt = scorer.family.render(scorer._encoder, CARD_QUESTION, CARD_STEPS)
     assert card_scores(scorer) == pytest.approx(Reference(folder).scores(prompt), abs=1e-5)
-    backbone = scorer._runner._backbone
+    backbone = scorer._runner.backbone
     inv_freq = next(buffer for name, buffer in backbone.named_buffers() if name.endswith("inv_freq"))
     assert inv_freq[1].item() == pytest.approx(theta ** (-2 / 16))
 
@@ -235,10 +235,10 @@ def test_options_that_cannot_be(checkpoint: Path, options: dict[str, object], me
         surefoot.load(checkpoint, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
 def test_attention_can_be_forced(checkpoint: Path, scorer: surefoot.Scorer, attention: str) -> None:
     forced = surefoot.load(checkpoint, attention=attention)
-    assert vars(forced._runner._backbone)["config"]._attn_implementation == attention
+    assert vars(forced._runner.backbone)["config"]._attn_implementation == f"surefoot_{attention}"
     assert card_scores(forced) == pytest.approx(card_scores(scorer), abs=1e-5)
 
 
@@ -263,7 +263,7 @@ def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: s
             packed = quantize_4bit(module.weight.data, quant_type="nf4", compress_statistics=True)
             module.weight.data = dequantize_4bit(*packed)
     small = surefoot.load(checkpoint, quantize="nf4")
-    layers = [module for module in small._runner._backbone.modules() if type(module).__name__ == "Linear4bit"]
+    layers = [module for module in small._runner.backbone.modules() if type(module).__name__ == "Linear4bit"]
     assert len(layers) == 2 * 7
     assert all(layer.weight.quant_state.nested for layer in layers)  # type: ignore[union-attr]
     assert torch.equal(small._head["score.0.weight"], scorer._head["score.0.weight"])
@@ -295,7 +295,7 @@ def test_half_precision_on_the_cpu_works_or_becomes_float32(
     with caplog.at_level(logging.WARNING, logger="surefoot"):
         half = surefoot.load(checkpoint, dtype="bfloat16")
     if machine.runs_on_cpu("bfloat16"):
-        assert half._runner._dtype == torch.bfloat16
+        assert half._runner.dtype == torch.bfloat16
         assert card_scores(half) == pytest.approx(card_scores(scorer), abs=0.1)
     else:
         assert "using float32" in caplog.text

@@ -36,8 +36,8 @@ class Answer:
 # repeats share a character, so that a line costs time linear in its length.
 _LINE = re.compile(r"\S(?:[^\r\n]*\S)?")
 _LEAD = r"(?P<lead>[\s#>*_+•-]*)"
-_STEP = re.compile(_LEAD + r"step\s*\d+(?P<closed>[\s*_]*)(?:[:\uff1a]|[.)](?=[\s*_]|\Z)|\Z)", re.IGNORECASE)
-_FINAL = re.compile(_LEAD + r"(?:the\s+)?final\s+answer(?P<closed>[\s*_]*)(?:(?P<colon>[:\uff1a])|\Z)", re.IGNORECASE)
+_STEP = re.compile(_LEAD + r"(?ai:step)\s*\d+(?P<closed>[\s*_]*)(?:[:\uff1a]|[.)](?=[\s*_]|\Z)|\Z)")
+_FINAL = re.compile(_LEAD + r"(?ai:(?:the\s+)?final\s+answer)(?P<closed>[\s*_]*)(?:(?P<colon>[:\uff1a])|\Z)")
 _HASHES = re.compile(r"[\s>*_]*####(?!#)")
 _OPENING_CHARS = frozenset("sStTfF#>*_+•-")
 _DISPLAY_OPEN = ("\\[", "$$")
@@ -70,22 +70,21 @@ def step_labels(text: str, rows: list[Span]) -> list[Span]:
 
 def answer_lines(text: str, rows: list[Span]) -> list[Answer]:
     """The answer lines among the `lines` of the text. A `Final Answer:` that nothing follows has an empty value."""
-    boxes = _boxes(text)
+    boxes: list[_Box] | None = None
     found: list[Answer] = []
-    free = 0  # the first row that no answer has taken
     for at, row in enumerate(rows):
-        if at < free or text[row.start] not in _OPENING_CHARS or _STEP.match(text, *row):
+        if text[row.start] not in _OPENING_CHARS or _STEP.match(text, *row):
             continue
         if hashes := _HASHES.match(text, *row):
             value = clean_answer(text[hashes.end() : row.end])
             if _looks_like_answer(value):
                 found.append(Answer(value, row.start, row.end, "hashes"))
         elif final := _FINAL.match(text, *row):
+            boxes = _boxes(text) if boxes is None else boxes
             value, last = _final_value(text, rows, at, _label_end(text, row, final), boxes)
             # A heading without a colon may open a whole section: it counts only when an answer follows at once.
             if final["colon"] or _looks_like_answer(value):
                 found.append(Answer(value, row.start, rows[last].end, "final_answer"))
-                free = last + 1
     return found
 
 
@@ -390,7 +389,7 @@ def _same_at_sight(a: str, b: str) -> bool | None:
 
 def _numbers(value: str) -> frozenset[Fraction]:
     """The values that a plain number may stand for: one, or two for a percentage; none if it is not a plain number."""
-    # The bound keeps hostile digits and exponents from costing anything.
+    # The bound keeps hostile digits from costing anything, and stays below any limit that int() may be given.
     amount = _AMOUNT.fullmatch(value) if len(value) <= _MAX_NUMBER_CHARS else None
     if amount is None or (amount["sign"] and amount["inner"]):
         return frozenset()

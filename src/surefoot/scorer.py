@@ -8,13 +8,18 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from tqdm import tqdm
 
 from surefoot.engine.attention import choose_attention
+from surefoot.engine.cache import TreeCache
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.machine import choose_device, choose_dtype
 from surefoot.engine.quantize import QUANTIZATIONS, Quantization, require_bitsandbytes
@@ -26,6 +31,9 @@ from surefoot.prompt import Prompt
 from surefoot.result import SolutionScore, StepScore, StepStatus
 from surefoot.solution import Solution
 from surefoot.split import split as split_solution
+
+if TYPE_CHECKING:
+    from surefoot.session import Session
 
 logger = logging.getLogger("surefoot")
 
@@ -87,7 +95,7 @@ def load(
         where,
         weights.bytes / 1e9,
     )
-    runner = Runner(weights.backbone, device=where, dtype=number)
+    runner = Runner(weights.backbone, device=where, dtype=number, attention_name=how)
     limit = min(weights.context, max_tokens or weights.context)
     return Scorer(name, kind, TextEncoder.from_folder(checkpoint.folder), weights, runner, limit)
 
@@ -144,19 +152,84 @@ class Scorer:
 
         All items are read before the first is scored, so a malformed one is reported without losing work.
         """
+        asked = list(items)
+        with _Progress(len(asked), shown=progress) as bar:
+            hidden = partial(self._runner.hidden, done=bar.update)
+            return self.score_with(hidden, asked, split=split, closing=closing, system=system)
+
+    def score_stream(
+        self,
+        items: Iterable[Item],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+        progress: bool = False,
+        window: int = 1024,
+    ) -> Iterator[SolutionScore]:
+        """Scores any number of pairs, a window of them at a time, and yields the results in their order.
+
+        A malformed item does not end the stream: its result is unscored and its reason says what is wrong with it.
+        Solutions of one question should stand together: what they share is found within a window.
+        """
+        if window < 1:
+            raise OptionError(f"window={window} holds nothing. Give a number above 0.")
+        with _Progress(len(items) if isinstance(items, Sized) else None, shown=progress) as bar:
+            hidden = partial(self._runner.hidden, done=bar.update)
+            numbered = enumerate(items)
+            while some := list(islice(numbered, window)):
+                pairs = [item for _, item in some]
+                results = self.score_with(
+                    hidden, pairs, split=split, closing=closing, system=system, first=some[0][0], keep_going=True
+                )
+                bar.tokens(sum(result.tokens for result in results))
+                yield from results
+
+    def session(
+        self, question: str, *, split: str = "auto", system: str | None = None, max_bytes: int = 1 << 30
+    ) -> Session:
+        """Starts a search over solutions of one question. Keys and values are kept within `max_bytes`."""
+        from surefoot.session import Session
+
+        if not isinstance(question, str):
+            raise InputError(f"The question is {type(question).__name__}, not a string.")
+        return Session(self, question, TreeCache(self._runner, max_bytes), split=split, system=system)
+
+    def score_with(
+        self,
+        hidden: Callable[[Sequence[Prompt]], Sequence[torch.Tensor]],
+        items: Sequence[Item],
+        *,
+        split: str,
+        closing: bool,
+        system: str | None,
+        first: int = 0,
+        keep_going: bool = False,
+    ) -> list[SolutionScore]:
+        """Scores items whose hidden states come from `hidden`: the way that all verbs share.
+
+        Items are numbered from `first` in messages. With `keep_going` a malformed item becomes an unscored result.
+        """
         started = time.perf_counter()
-        jobs = [
-            self._prepare(item, number, split=split, closing=closing, system=system)
-            for number, item in enumerate(items)
-        ]
-        readable = [job.readable for job in jobs if job.readable.reads]
-        with _progress_bar(len(readable), shown=progress) as bar:
-            hidden = iter(self._runner.hidden(readable, done=bar.update))
-        scores = [self._read(next(hidden)) if job.readable.reads else [] for job in jobs]
-        per_token = (time.perf_counter() - started) / max(1, sum(len(job.readable.ids) for job in jobs))
+        jobs: list[_Job | InputError] = []
+        for number, item in enumerate(items, start=first):
+            try:
+                jobs.append(self._prepare(item, number, split=split, closing=closing, system=system))
+            except InputError as error:
+                if not keep_going:
+                    raise
+                jobs.append(error)
+        good = [job for job in jobs if isinstance(job, _Job)]
+        states = hidden([job.readable for job in good])
+        per_token = (time.perf_counter() - started) / max(1, sum(len(job.readable.ids) for job in good))
+        results = iter(
+            [
+                self._result(job, self._read(rows), seconds=per_token * len(job.readable.ids))
+                for job, rows in zip(good, states, strict=True)
+            ]
+        )
         return [
-            self._result(job, values, seconds=per_token * len(job.readable.ids))
-            for job, values in zip(jobs, scores, strict=True)
+            next(results) if isinstance(job, _Job) else SolutionScore((), self.name, reason=str(job)) for job in jobs
         ]
 
     def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> _Job:
@@ -220,7 +293,26 @@ class Scorer:
         return None
 
 
-def _progress_bar(total: int, *, shown: bool):  # type: ignore[no-untyped-def]
-    from tqdm import tqdm
+class _Progress:
+    """A bar over solutions that also tells tokens a second; nothing at all when it is not to be shown."""
 
-    return tqdm(total=total, unit="solution", disable=not shown)
+    def __init__(self, total: int | None, *, shown: bool) -> None:
+        self._bar: Any = tqdm(total=total, unit="solution", disable=not shown)
+        self._tokens = 0
+        self._started = time.perf_counter()
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def update(self, solutions: int) -> None:
+        """So many more solutions are done."""
+        self._bar.update(solutions)
+
+    def tokens(self, count: int) -> None:
+        """So many more tokens were read."""
+        self._tokens += count
+        rate = self._tokens / (time.perf_counter() - self._started)
+        self._bar.set_postfix_str(f"{rate:,.0f} tokens/s", refresh=False)

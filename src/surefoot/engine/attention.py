@@ -1,31 +1,53 @@
-"""Which attention implementation a model runs with.
+"""Attention over a trie: each token sees itself and its ancestors.
 
-The rule: the fastest one that this machine has, or the one that was asked for, or an error; never another in silence.
+The rule: the stock model calls one of the functions here through transformers' attention interface; no model is
+patched. Keys and values of the tokens that a pack inherits stand in front of its own in `keys_values`, a buffer of all
+layers that is handed to the model as an extra argument, and which the model's own keys and values are written into.
+The fastest implementation that this machine has is chosen at load, or the one that was asked for, or there is an error;
+never another in silence.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib.util import find_spec
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional
 
+from surefoot.engine.pack import Pack
 from surefoot.errors import OptionError
 
-ATTENTIONS = ("auto", "flash_attention_2", "sdpa", "eager")
+logger = logging.getLogger("surefoot")
+
+ATTENTIONS = ("auto", "flex", "flash_attention_2", "sdpa", "eager")
 
 
 def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -> str:
-    """`auto` is flash-attention where it is installed and can run, else sdpa, else eager."""
+    """`auto` is sdpa on the CPU; on CUDA it is flash-attention for packs that share nothing, and FlexAttention."""
     if attention not in ATTENTIONS:
         raise OptionError(f"attention={attention!r} is not offered. Choose one of: {', '.join(ATTENTIONS)}.")
-    obstacle = _flash_obstacle(device, dtype)
-    if attention == "flash_attention_2" and obstacle:
+    if attention == "flash_attention_2" and (obstacle := _flash_obstacle(device, dtype)):
         raise OptionError(f'attention="flash_attention_2" cannot run: {obstacle}. Use attention="auto" or "sdpa".')
     if attention != "auto":
         return attention
-    if obstacle is None:
-        return "flash_attention_2"
-    return "sdpa" if hasattr(torch.nn.functional, "scaled_dot_product_attention") else "eager"
+    if device.type != "cuda":
+        return "sdpa"
+    if obstacle := _flex_obstacle():
+        logger.warning("Attention runs as sdpa with a dense mask, because %s.", obstacle)
+        return "sdpa"
+    return "flex" if _flash_obstacle(device, dtype) else "flash_attention_2"
+
+
+def _flex_obstacle() -> str | None:
+    try:
+        import torch.nn.attention.flex_attention  # noqa: F401
+    except ImportError as error:
+        return f"this torch has no FlexAttention ({error})"
+    return None if find_spec("triton") else "FlexAttention on CUDA needs triton, which is not installed"
 
 
 def _flash_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -36,3 +58,176 @@ def _flash_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     if find_spec("flash_attn") is None:
         return "the package flash-attn is not installed"
     return None
+
+
+def register(attention: str) -> str:
+    """Makes an implementation known to transformers, and gives back the name under which it is known there."""
+    from transformers import AttentionInterface
+
+    function = IMPLEMENTATIONS[attention]
+    # transformers takes every name with "flash" in it for one of its own.
+    name = f"surefoot_{function.__name__}".replace("flash", "varlen")
+    AttentionInterface.register(name, function)
+    return name
+
+
+def dense_mask(pack: Pack, rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What each token of the pack sees, as numbers to add: 0 or minus infinity.
+
+    Padded to `rows` tokens and `columns` inherited ones. Padding sees itself only, so that no row is empty.
+    """
+    seen = torch.zeros(rows, columns + rows, dtype=torch.bool)
+    seen[:, columns:].fill_diagonal_(True)
+    tokens, inherited = len(pack.ids), pack.inherited
+    visible = torch.from_numpy(pack.mask())
+    seen[:tokens, :inherited] = visible[:, :inherited]
+    seen[:tokens, columns : columns + tokens] = visible[:, inherited:]
+    mask = torch.zeros(1, 1, *seen.shape, dtype=dtype, device=device)
+    return mask.masked_fill_(~seen.to(device), float("-inf"))
+
+
+def _with_inherited(module: Any, key: Tensor, value: Tensor, keys_values: Tensor) -> tuple[Tensor, Tensor]:
+    """Writes this layer's keys and values behind the inherited ones, and gives back both together."""
+    layer = keys_values[module.layer_idx]
+    own = key.shape[2]
+    layer[0, :, -own:] = key[0]
+    layer[1, :, -own:] = value[0]
+    return layer[0][None], layer[1][None]
+
+
+def sdpa(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    *,
+    keys_values: Tensor,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """torch's own kernels with a dense mask."""
+    key, value = _with_inherited(module, key, value, keys_values)
+    grouped = key.shape[1] != query.shape[1]
+    out = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=grouped
+    )
+    return out.transpose(1, 2), None
+
+
+def eager(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor,
+    scaling: float | None = None,
+    *,
+    keys_values: Tensor,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Written out: two products and a softmax."""
+    key, value = _with_inherited(module, key, value, keys_values)
+    groups = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    weights = (query @ key.transpose(2, 3) * scale + attention_mask).softmax(-1, dtype=torch.float32)
+    return (weights.to(query.dtype) @ value).transpose(1, 2), None
+
+
+def flex(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    *,
+    keys_values: Tensor,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """FlexAttention: blocks in which nothing is seen are never computed. `attention_mask` is a BlockMask."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    key, value = _with_inherited(module, key, value, keys_values)
+    run = _compiled_flex() if query.is_cuda else flex_attention
+    out = run(query, key, value, block_mask=attention_mask, scale=scaling, enable_gqa=key.shape[1] != query.shape[1])
+    return out.transpose(1, 2), None
+
+
+def flash(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    *,
+    keys_values: Tensor,
+    sequence_starts: Tensor | None = None,
+    **rest: Any,
+) -> tuple[Tensor, None]:
+    """flash-attention for a pack that shares nothing: its prompts lie one after the other. FlexAttention otherwise."""
+    if sequence_starts is None:
+        return flex(module, query, key, value, attention_mask, scaling, keys_values=keys_values, **rest)
+    from flash_attn import flash_attn_varlen_func
+
+    _with_inherited(module, key, value, keys_values)
+    longest = int(sequence_starts.diff().max())
+    out = flash_attn_varlen_func(
+        *(states[0].transpose(0, 1) for states in (query, key, value)),
+        cu_seqlens_q=sequence_starts,
+        cu_seqlens_k=sequence_starts,
+        max_seqlen_q=longest,
+        max_seqlen_k=longest,
+        softmax_scale=scaling,
+        causal=True,
+    )
+    return out[None], None
+
+
+IMPLEMENTATIONS = {"sdpa": sdpa, "eager": eager, "flex": flex, "flash_attention_2": flash}
+
+
+def block_mask(pack: Pack, rows: int, columns: int, device: torch.device) -> Any:
+    """The mask of a pack as a BlockMask, from the trie's inequality; padded as in `dense_mask`."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    # Padding gets places past the end of the trie, each with an end just behind it: it sees itself, nobody sees it.
+    beyond = int(pack.ends.max(initial=0))
+    places = torch.full((columns + rows,), beyond, dtype=torch.long)
+    places[columns:] += torch.arange(rows)
+    ends = places.clone()
+    ends[columns:] += 1
+    for source, target in ((slice(0, pack.inherited), 0), (slice(pack.inherited, None), columns)):
+        count = len(pack.keys[source])
+        places[target : target + count] = torch.from_numpy(pack.keys[source])
+        ends[target : target + count] = torch.from_numpy(pack.ends[source])
+    places, ends = places.to(device), ends.to(device)
+
+    def sees(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        place = places[columns + query]
+        return (places[key] <= place) & (place < ends[key])
+
+    return create_block_mask(sees, None, None, rows, columns + rows, device=str(device))
+
+
+def sequence_starts(pack: Pack) -> Tensor | None:
+    """Where the prompts of a pack start and the last one ends, if none of them shares a token; else nothing."""
+    starts = np.flatnonzero(pack.positions == 0)
+    # A prompt that shares nothing starts at position 0 and goes on without a jump.
+    jumps = np.flatnonzero(np.diff(pack.positions) != 1) + 1
+    if pack.inherited or not len(starts) or not np.array_equal(starts[1:], jumps):
+        return None
+    return torch.tensor([*starts.tolist(), len(pack.ids)], dtype=torch.int32)
+
+
+_flex_cache: list[Any] = []
+
+
+def _compiled_flex() -> Any:
+    if not _flex_cache:
+        from torch.nn.attention.flex_attention import flex_attention
+
+        _flex_cache.append(torch.compile(flex_attention, dynamic=True))
+    return _flex_cache[0]

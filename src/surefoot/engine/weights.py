@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
 from surefoot.engine.quantize import Quantization, nf4_linear
 from surefoot.errors import CheckpointError
@@ -100,7 +101,7 @@ def _empty_backbone(config: PretrainedConfig, attention: str) -> nn.Module:
     from transformers import AutoModel
 
     with torch.device("meta"):
-        backbone: nn.Module = AutoModel.from_config(config, attn_implementation=attention)
+        backbone: nn.Module = AutoModel.from_config(config, attn_implementation=register(attention))
     return backbone
 
 

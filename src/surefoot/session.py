@@ -1,0 +1,42 @@
+"""Scoring for search: candidates of one question that grow step by step.
+
+The rule: a candidate costs the tokens that no remembered candidate has; its scores are those that it would get from
+scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from surefoot.engine.cache import TreeCache
+from surefoot.result import SolutionScore
+
+if TYPE_CHECKING:
+    from surefoot.scorer import Scorer
+
+
+class Session:
+    """One question being searched. Made by `Scorer.session`."""
+
+    def __init__(self, scorer: Scorer, question: str, cache: TreeCache, *, split: str, system: str | None) -> None:
+        self.question = question
+        self._scorer = scorer
+        self._cache = cache
+        self._split = split
+        self._system = system
+
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens that the model had to read so far, over all calls."""
+        return self._cache.computed
+
+    def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
+        """Scores candidate solutions, finished or not, each as text or as a list of steps."""
+        return self._scorer.score_with(
+            self._cache.hidden,
+            [(self.question, prefix) for prefix in prefixes],
+            split=self._split,
+            closing=True,
+            system=self._system,
+        )

@@ -1,0 +1,349 @@
+"""Splitting: rows as models write them, what must never change, and texts made to be slow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import UserList
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surefoot.answer import lines, step_labels
+from surefoot.errors import InputError, OptionError
+from surefoot.solution import Solution, Span
+from surefoot.split import SPLIT_RULES, split
+
+
+def texts(solution: Solution) -> list[str]:
+    return [step.text for step in solution.steps]
+
+
+def outside(solution: Solution) -> list[str]:
+    return [solution.text[start:end] for start, end in solution.outside]
+
+
+# --- step labels ---------------------------------------------------------------------------------------------------
+
+OPENS_A_STEP = [
+    ("Step 1: go", "Step 1:"),
+    ("Step 1:go", "Step 1:"),
+    ("  \tStep 1: go", "Step 1:"),
+    ("STEP 12: go", "STEP 12:"),
+    ("Step1: go", "Step1:"),
+    ("Step\t1: go", "Step\t1:"),
+    ("Step 1 : go", "Step 1 :"),
+    ("step 3：go", "step 3："),
+    ("Step １: go", "Step １:"),
+    ("Step ٣: go", "Step ٣:"),
+    ("**Step 1:** go", "**Step 1:**"),
+    ("**Step 1**: go", "**Step 1**:"),
+    ("__Step 1__: go", "__Step 1__:"),
+    ("*Step 1:* go", "*Step 1:*"),
+    ("***Step 1:*** go", "***Step 1:***"),
+    ("### Step 1: go", "### Step 1:"),
+    ("#### Step 2: go", "#### Step 2:"),
+    ("## Step 2. go", "## Step 2."),
+    ("### **Step 2:** go", "### **Step 2:**"),
+    ("> Step 2) go", "> Step 2)"),
+    ("- Step 2: go", "- Step 2:"),
+    ("* **Step 2:** go", "* **Step 2:**"),
+    ("**Step 2.** go", "**Step 2.**"),
+    ("Step 1: **go**", "Step 1:"),
+    ("Step 1:**go**", "Step 1:"),
+    ("Step 1\ngo", "Step 1"),
+    ("**Step 1**\ngo", "**Step 1**"),
+    ("Step 1.\ngo", "Step 1."),
+    ("### Step 1\r\ngo", "### Step 1"),
+    ("Step 1:\rgo", "Step 1:"),
+]
+
+OPENS_NONE = [
+    "Step 2 is wrong because",
+    "Step 1.5 is small",
+    "Step 1)x",
+    "Step one: go",
+    "Step: go",
+    "Stepping 1: go",
+    "We take Step 1: go",
+    "Steps 1: go",
+    "1. Step: go",
+    "Step 1 - go",
+    "Final Step 1: go",
+    "ſtep 1: go",
+    "* ſtep 1: go",
+]
+
+
+@pytest.mark.parametrize(("text", "label"), OPENS_A_STEP)
+def test_a_label_opens_a_step_and_is_stripped(text: str, label: str) -> None:
+    found = split(text)
+    assert found.rule == "steps"
+    assert [text[start:end] for start, end in step_labels(text, lines(text))] == [label]
+    assert [step.text.strip("*") for step in found.steps] == ["go"]
+    assert found.outside == ()
+
+
+@pytest.mark.parametrize("text", OPENS_NONE)
+def test_other_lines_open_no_step(text: str) -> None:
+    assert split(text).rule == "lines"
+    forced = split(text, "steps")
+    assert forced.steps == ()
+    assert outside(forced) == [text]
+
+
+def test_a_bold_body_keeps_its_emphasis() -> None:
+    assert texts(split("Step 1: **Add** them")) == ["**Add** them"]
+
+
+# --- whole solutions -----------------------------------------------------------------------------------------------
+
+# text, rule, rule used, body texts, answer, texts outside (with the closing step on), closing step or not
+SOLUTIONS: list[tuple[str, str, str, list[str], str | None, list[str], bool]] = [
+    ("", "auto", "lines", [], None, [], False),
+    (" \n\t\r\n ", "auto", "lines", [], None, [], False),
+    ("Step 1: a\nStep 2: b", "auto", "steps", ["a", "b"], None, [], False),
+    ("Sure!\nStep 1: a\nb\n\nc\n\nStep 2: d", "auto", "steps", ["a\nb\n\nc", "d"], None, ["Sure!"], False),
+    ("Step 1: a\r\nFinal Answer: 5\r\nBye\r\nStep 2: b", "auto", "steps", ["a", "b"], "5", ["Bye"], True),
+    ("Step 1: a\n#### 42", "auto", "steps", ["a"], "42", [], True),
+    ("Step 1: a\n#### Solution\nb", "auto", "steps", ["a\n#### Solution\nb"], None, [], False),
+    ("## Step 2. Title\nbody", "auto", "steps", ["Title\nbody"], None, [], False),
+    ("Step 1: so \\boxed{7}", "auto", "steps", ["so \\boxed{7}"], "7", [], False),
+    ("Step 1: a\n**Final Answer:**\n\n7\n\nBye", "auto", "steps", ["a"], "7", ["Bye"], True),
+    ("Step 1: a\nFinal Answer:", "auto", "steps", ["a"], None, ["Final Answer:"], False),
+    ("Step 1: a\nFinal Answer: 1\nx\nFinal Answer: 2", "auto", "steps", ["a"], "2", ["Final Answer: 1\nx"], True),
+    ("a\nb", "auto", "lines", ["a", "b"], None, [], False),
+    ("a\n\nb", "auto", "paragraphs", ["a", "b"], None, [], False),
+    ("a\r\n\r\nb", "auto", "paragraphs", ["a", "b"], None, [], False),
+    ("a\r\rb", "auto", "paragraphs", ["a", "b"], None, [], False),
+    ("a\r\nb", "auto", "lines", ["a", "b"], None, [], False),
+    ("a\n \t\u3000\nb\nc", "auto", "paragraphs", ["a", "b\nc"], None, [], False),
+    ("\n\na\n\n", "auto", "lines", ["a"], None, [], False),
+    ("a\u2028b", "auto", "lines", ["a\u2028b"], None, [], False),
+    ("a\n\nb", "lines", "lines", ["a", "b"], None, [], False),
+    ("a\nb", "paragraphs", "paragraphs", ["a\nb"], None, [], False),
+    ("Step 1: a\nb", "lines", "lines", ["Step 1: a", "b"], None, [], False),
+    ("a\nb\n#### $18", "auto", "lines", ["a", "b"], "$18", [], True),
+    ("a\n\nb\nFinal Answer: 5.\nBye", "auto", "paragraphs", ["a", "b"], "5", ["Bye"], True),
+    ("#### 1\na\n#### 2\nb", "lines", "lines", ["#### 1", "a"], "2", ["b"], True),
+    ("a\nFinal Answer: 5\n#### 6", "lines", "lines", ["a"], "5", ["#### 6"], True),
+    ("a\n\nFinal Answer:", "auto", "paragraphs", ["a"], None, ["Final Answer:"], False),
+    ("a\n\nthe answer is 5", "auto", "paragraphs", ["a", "the answer is 5"], "5", [], False),
+    ("#### 5", "auto", "lines", [], "5", [], True),
+    ("a\nFinal Answer: 5", "steps", "steps", [], "5", ["a\nFinal Answer: 5"], False),
+]
+
+
+@pytest.mark.parametrize(("text", "rule", "used", "bodies", "answer", "left", "closes"), SOLUTIONS)
+def test_solutions(
+    text: str, rule: str, used: str, bodies: list[str], answer: str | None, left: list[str], closes: bool
+) -> None:
+    found = split(text, rule)
+    assert found.text == text
+    assert found.rule == used
+    assert [step.text for step in found.steps if step.kind == "body"] == bodies
+    assert found.answer == answer
+    assert outside(found) == left
+    assert [step.kind for step in found.steps].count("answer") == closes
+    open_ended = split(text, rule, closing=False)
+    assert [step.text for step in open_ended.steps] == bodies
+    assert open_ended.answer == answer
+
+
+def test_the_closing_step_has_our_words_and_the_span_of_the_line() -> None:
+    text = "Step 1: a\n  **Final Answer:** $\\frac{1}{2}$.  \nBye"
+    found = split(text)
+    closing = found.steps[-1]
+    assert (closing.kind, closing.text, closing.index) == ("answer", "The answer is \\boxed{\\frac{1}{2}}", 1)
+    assert text[closing.start : closing.end] == "**Final Answer:** $\\frac{1}{2}$."
+    assert outside(found) == ["Bye"]
+    # Without the closing step the line is outside, in one piece with what follows it.
+    assert outside(split(text, closing=False)) == ["**Final Answer:** $\\frac{1}{2}$.  \nBye"]
+
+
+def test_a_value_on_the_next_lines_belongs_to_the_answer_line() -> None:
+    text = "a\n\nFinal Answer:\n\\[\n\\boxed{\\begin{pmatrix}1\\\\\n2\\end{pmatrix}}\n\\]\nBye"
+    found = split(text)
+    assert found.answer == "\\begin{pmatrix}1\\\\ 2\\end{pmatrix}"
+    assert text[found.steps[-1].start : found.steps[-1].end].endswith("\\]")
+    assert outside(found) == ["Bye"]
+
+
+def test_empty_steps_are_dropped_and_counted() -> None:
+    found = split("Step 1:\n\nStep 2: b\n**Step 3:**\nStep 4: d\n#### 5")
+    assert [(step.index, step.kind) for step in found.steps] == [(1, "body"), (3, "body"), (4, "answer")]
+    assert found.empty_steps == 2
+
+
+# --- ready lists ---------------------------------------------------------------------------------------------------
+
+
+def test_a_ready_list_is_kept_exactly() -> None:
+    ready = [" Step 1: a ", "", "\n \t", "b\n\nc", "Final Answer: 5"]
+    found = split(ready)
+    assert found.text == "\n\n".join(ready)
+    assert texts(found) == [" Step 1: a ", "b\n\nc", "Final Answer: 5"]
+    assert [step.index for step in found.steps] == [0, 3, 4]
+    assert all(found.text[step.start : step.end] == step.text for step in found.steps)
+    assert all(step.kind == "body" for step in found.steps)
+    assert (found.empty_steps, found.rule, found.answer, found.outside) == (2, "list", "5", ())
+
+
+@pytest.mark.parametrize("empty", [[], (), UserList()])
+def test_an_empty_list_has_no_steps(empty: Any) -> None:
+    assert split(empty) == Solution("", ())
+
+
+def test_tuples_and_other_sequences_are_lists() -> None:
+    assert split(("a", "b")) == split(["a", "b"]) == split(UserList(["a", "b"]))
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["list", "", "Steps", "sentences", None])
+def test_an_unknown_rule_names_the_choices(rule: Any) -> None:
+    with pytest.raises(OptionError) as caught:
+        split("a", rule)
+    assert str(caught.value) == f"rule is {rule!r}; choose one of auto, steps, paragraphs, lines."
+    with pytest.raises(OptionError):
+        split(["a"], rule)
+
+
+BAD_INPUT = [
+    (None, "The solution is of type NoneType; give a str, or a list of str, one a step."),
+    (5, "The solution is of type int; give a str, or a list of str, one a step."),
+    ({"a": 1}, "The solution is of type dict; give a str, or a list of str, one a step."),
+    (iter(["a"]), "The solution is of type list_iterator; give a str, or a list of str, one a step."),
+    (b"a", "The solution is bytes; decode it to str first: solution.decode()."),
+    (bytearray(b"a"), "The solution is bytearray; decode it to str first: solution.decode()."),
+    (["a", None], "Step 1 of the list is of type NoneType; every step must be a str."),
+    (("a", "b", 3), "Step 2 of the list is of type int; every step must be a str."),
+    ([b"a"], "Step 0 of the list is of type bytes; every step must be a str. Decode it first."),
+    ([["a"]], "Step 0 of the list is of type list; every step must be a str."),
+]
+
+
+@pytest.mark.parametrize(("bad", "message"), BAD_INPUT)
+def test_bad_input_is_named(bad: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        split(bad)
+    assert str(caught.value) == message
+
+
+# --- what holds for any text ---------------------------------------------------------------------------------------
+
+FRAGMENTS = [
+    "Step 1:", "**Step 2:** ", "### Step 3", "step 4：", "Step 5 is", "ſtep 1:", "Final Answer:",
+    "**Final Answer:** 5", "## Final Answer", "#### 5", "#### x", "\\boxed{", "\\boxed{5}", "}", "{", "\\",
+    "the answer is ", "$", "$$", "\\[", "\\]", "*", "_", "#", "`", "\n", "\n", "\n\n", "\r\n", "\r", " ", "\t",
+    "\u3000", "\u2028", "\x1c", "\x85", "a", "5", ".", ":",
+]  # fmt: skip
+any_text = st.one_of(st.text(), st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join))
+
+
+@settings(max_examples=250, deadline=None)
+@given(any_text, st.sampled_from(SPLIT_RULES), st.booleans())
+def test_every_character_has_exactly_one_place(text: str, rule: str, closing: bool) -> None:
+    found = split(text, rule, closing=closing)
+    spans = [Span(step.start, step.end) for step in found.steps] + list(found.outside)
+    if found.rule == "steps":
+        spans += step_labels(text, lines(text))
+    spans.sort()
+    at = 0
+    for start, end in spans:
+        assert at <= start < end
+        assert not text[at:start].strip()
+        at = end
+    assert not text[at:].strip()
+
+
+@settings(max_examples=250, deadline=None)
+@given(any_text, st.sampled_from(SPLIT_RULES), st.booleans())
+def test_spans_and_order(text: str, rule: str, closing: bool) -> None:
+    found = split(text, rule, closing=closing)
+    bodies = [step for step in found.steps if step.kind == "body"]
+    assert all(text[step.start : step.end] == step.text == step.text.strip() != "" for step in bodies)
+    assert [step.start for step in bodies] == sorted(step.start for step in bodies)
+    assert [step.index for step in found.steps] == sorted({step.index for step in found.steps})
+    assert all(text[start:end] == text[start:end].strip() != "" for start, end in found.outside)
+    assert all(text[a.end : b.start].strip() for a, b in zip(found.outside, found.outside[1:], strict=False))
+    answers = [step for step in found.steps if step.kind == "answer"]
+    assert answers == list(found.steps[len(bodies) :])
+    assert all(step.text == f"The answer is \\boxed{{{found.answer}}}" for step in answers)
+    assert found == split(text, found.rule, closing=closing)
+
+
+@settings(max_examples=300, deadline=None)
+@given(any_text)
+def test_a_label_opens_its_line(text: str) -> None:
+    rows = lines(text)
+    assert all(not {"\n", "\r"} & set(text[start:end]) and text[start:end].strip() for start, end in rows)
+    starts = {row.start: row.end for row in rows}
+    for label in step_labels(text, rows):
+        assert label.start < label.end <= starts[label.start]
+        assert "step" in text[label.start : label.end].lower()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(max_size=20), max_size=8))
+def test_a_list_comes_back_as_it_was(pieces: list[str]) -> None:
+    found = split(pieces)
+    assert {step.index: step.text for step in found.steps} == {at: p for at, p in enumerate(pieces) if p.strip()}
+    assert all(found.text[step.start : step.end] == step.text for step in found.steps)
+    assert found.empty_steps == sum(not piece.strip() for piece in pieces)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(alphabet="ab =+1\\{}", min_size=1).filter(str.strip), min_size=1, max_size=6))
+def test_splitting_finds_what_was_joined(bodies: list[str]) -> None:
+    text = "\n".join(f"**Step {at}:** {body}" for at, body in enumerate(bodies, 1))
+    assert texts(split(text)) == [body.strip() for body in bodies]
+
+
+# --- time ----------------------------------------------------------------------------------------------------------
+
+MILLION = 1_000_000
+HOSTILE = [
+    "\n", "\r\n", " ", " \n", "*", "#", "> ", "_", "$", "Step 1:", "Step 1:\n", "Step 1: x\n", "step 1" + "1" * 90,
+    "\\boxed{", "\\boxed{}", "{", "}", "Final Answer:\n", "Final Answer:\n\n\n", "Final Answer: \\boxed{\nx\n",
+    "the answer is ", "#### 5\n", "\\[", "the" + " " * 30,
+]  # fmt: skip
+
+
+def seconds(text: str) -> float:
+    # CPU time: a busy machine must not fail the test.
+    began = time.process_time()
+    split(text)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("unit", HOSTILE, ids=repr)
+def test_hostile_text_costs_linear_time(unit: str) -> None:
+    # Quadratic time would miss this bound by far.
+    large = unit * (MILLION // 4 // len(unit))
+    assert seconds(large) < 1.5
+    assert seconds("Step 1: a\n" + large + "\nFinal Answer: 3") < 1.5
+
+
+@pytest.mark.parametrize("unit", ["\n", " ", "*", "#", "Step 1:", "Step 1:\n", "\\boxed{"], ids=repr)
+def test_a_million_hostile_characters(unit: str) -> None:
+    assert seconds(unit * (MILLION // len(unit))) < 3.0
+
+
+def test_time_grows_with_the_text_and_no_faster() -> None:
+    text = "Step 1: We add **two** and three, so $2 + 3 = \\boxed{5}$.\n\nThe answer is 5.\n"
+    small, large = text * 500, text * 4000
+    assert min(seconds(large) for _ in range(3)) < 24 * max(min(seconds(small) for _ in range(3)), 0.002)
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, surefoot.split, surefoot.answer;"
+        "print(sorted({'torch', 'transformers', 'sympy', 'math_verify', 'subprocess', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

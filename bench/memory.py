@@ -38,7 +38,7 @@ def reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def measure(folder: Path, quantize: str | None) -> None:
+def measure(folder: Path, *, quantize: bool) -> None:
     import surefoot
     from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
     from surefoot.scorer import load
@@ -59,6 +59,8 @@ def measure(folder: Path, quantize: str | None) -> None:
     assert result.status == "scored"
     figures |= {"scoring_peak_gb": resident("VmHWM"), "scoring_s": time.perf_counter() - started}
     print(json.dumps({name: round(value, 2) for name, value in figures.items()}))
+    if quantize and (figures["loading_peak_gb"] > 6.5 or figures["loaded_gb"] > 5.5):
+        raise SystemExit("More memory than we promise: 6.5 GB while loading, 5.5 GB after.")
 
 
 def main() -> None:
@@ -68,7 +70,7 @@ def main() -> None:
     parser.add_argument("--no-quantize", action="store_true", help="measure the plain model instead (needs 31 GB)")
     options = parser.parse_args()
     if options.measure:
-        measure(options.folder, None if options.no_quantize else "nf4")
+        measure(options.folder, quantize=not options.no_quantize)
         return
     from surefoot.testing import write_qwen_checkpoint
 

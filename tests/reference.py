@@ -32,9 +32,14 @@ class Reference:
             {name.removeprefix("score."): value.float() for name, value in tensors.items() if name.startswith("score.")}
         )
 
+    def scores(self, prompt: Prompt) -> list[float]:
+        return self.padded_scores([prompt])[0]
+
     @torch.no_grad()
-    def scores(self, prompt: Prompt, marker: int = 151651) -> list[float]:
-        ids = torch.tensor([prompt.ids])
+    def padded_scores(self, prompts: list[Prompt], marker: int = 151651) -> list[list[float]]:
+        width = max(len(prompt.ids) for prompt in prompts)
+        ids = torch.zeros(len(prompts), width, dtype=torch.long)
+        for row, prompt in zip(ids, prompts, strict=True):
+            row[: len(prompt.ids)] = torch.tensor(prompt.ids)
         logits = self.head(self.backbone(input_ids=ids).last_hidden_state)
-        values: list[float] = logits.softmax(-1)[0, ids[0] == marker, 1].tolist()
-        return values
+        return [scores[row == marker].tolist() for scores, row in zip(logits.softmax(-1)[..., 1], ids, strict=True)]

@@ -123,7 +123,8 @@ def test_auto_takes_the_best_there_is(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(attention, "find_spec", lambda name: name if name in installed else None)
+    for name, check in (("triton", "_flex_obstacle"), ("flash_attn", "_flash_works")):
+        monkeypatch.setattr(attention, check, lambda *_, name=name: None if name in installed else f"no {name}")
     assert attention.choose_attention("auto", device, dtype) == chosen
     assert ("dense mask, because" in caplog.text) == (device == CUDA and chosen == "sdpa")
 
@@ -133,9 +134,12 @@ def test_auto_takes_the_best_there_is(
     [
         (CPU, torch.bfloat16, "needs a CUDA device"),
         (CUDA, torch.float32, "needs float16 or bfloat16"),
-        (CUDA, torch.float16, "flash-attn is not installed"),
+        (CUDA, torch.float16, "CUDA is not there"),
     ],
 )
-def test_flash_attention_says_what_it_lacks(device: torch.device, dtype: torch.dtype, message: str) -> None:
+def test_flash_attention_says_what_it_lacks(
+    device: torch.device, dtype: torch.dtype, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_flash_works", lambda device: "CUDA is not there")
     with pytest.raises(OptionError, match=message):
         attention.choose_attention("flash_attention_2", device, dtype)

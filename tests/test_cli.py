@@ -101,6 +101,30 @@ def test_wrong_calls(checkpoint: Path, arguments: list[str], message: str, capsy
     assert message in capsys.readouterr().err
 
 
+def test_nothing_to_score_is_said_before_the_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n\n"))
+    assert main(["score", "--model", "not loaded"]) == 2
+    assert "no line to score" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"question": "\xff"}'), encoding="utf-8"))
+    assert main(["score", "--model", "not loaded"]) == 2
+    assert "standard input cannot be read" in capsys.readouterr().err
+
+
+def test_the_threshold_reaches_the_json(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["score", "--model", str(checkpoint), "--question", QUESTION, "--solution", SOLUTION, "--json"]
+    found = []
+    for threshold in ("0.0", "1.0"):
+        assert main([*call, "--threshold", threshold]) == 0
+        found.append(json.loads(capsys.readouterr().out)["first_error"])
+    assert found == [-1, 0]
+
+
+def test_escape_codes_of_a_solution_do_not_reach_the_terminal(scorer: surefoot.Scorer) -> None:
+    assert "\x1b" not in show(scorer.score(QUESTION, ["\x1b[2J\x07 gone"]))
+
+
 def test_a_model_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", "--model", "no model", "--question", "q", "--solution", "s"]) == 2
     assert "neither a folder here nor a hub id" in capsys.readouterr().err
@@ -140,6 +164,8 @@ def test_check_compares_with_the_card(checkpoint: Path, tmp_path: Path, capsys: 
     assert main(["check", str(folder)]) == 1
     out = capsys.readouterr().out
     assert "DO NOT AGREE within 0.04" in out
+    assert main(["check", str(checkpoint), "--as", "Qwen/Qwen2.5-Math-PRM-72B"]) == 1
+    assert "DO NOT AGREE within 0.27" in capsys.readouterr().out
     assert "0.1904" in out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 import surefoot
 from surefoot.compat import DEFAULT_SYSTEM_PROMPT, ProcessRewardScorer, extract_prm_steps
+from surefoot.result import SolutionScore, StepScore
 
 KEYS = {
     "step_scores",
@@ -107,4 +109,20 @@ def test_truncated_solutions_are_degraded(checkpoint: Path, old: ProcessRewardSc
         assert result["mean_score"] == pytest.approx(kept[0])
     else:
         assert result["step_scores"] == kept
-        assert result["mean_score"] == result["min_score"] == result["final_score"] == 0.0
+        assert result["mean_score"] is result["min_score"] is result["final_score"] is None
+
+
+def test_a_gap_in_the_middle_moves_no_score(old: ProcessRewardScorer) -> None:
+    steps = [
+        StepScore("s", 0, 1, score, "scored" if score is not None else "not_finite", index)
+        for index, score in enumerate((0.9, None, 0.1))
+    ]
+    result = SolutionScore(tuple(steps), "test", reason="why")
+    assert old._as_dict(result)["step_scores"] == [0.9]
+    assert old._as_dict(result)["final_score"] == 0.1
+    assert old._as_dict(result)["mean_score"] is None
+    assert old._as_dict(result)["degraded"] is True
+    padding = copy.copy(old)
+    padding.pad_missing = True
+    assert padding._as_dict(result)["step_scores"] == [0.9, 0.5, 0.1]
+    assert padding._as_dict(result)["padded_steps"] is True

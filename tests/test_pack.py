@@ -46,10 +46,12 @@ def test_unpacking_gives_back_every_prompt(group: list[Prompt], budget: int) -> 
             assert list(trie.positions[path]) == list(range(position + 1))
 
 
-@given(prompts(), st.integers(1, 20))
-@settings(max_examples=400)
-def test_packs_have_all_they_need(group: list[Prompt], budget: int) -> None:
-    trie = build_trie(group, budget)
+@given(prompts(), st.integers(1, 20), st.booleans())
+@settings(max_examples=600)
+def test_packs_have_all_they_need(group: list[Prompt], budget: int, fill: bool) -> None:
+    trie = build_trie(group, budget, fill=fill)
+    if fill:
+        assert all(len(pack.ids) == budget for pack in list(trie.packs())[:-1])
     computed: list[int] = []
     inherited: list[int] = []
     for pack in trie.packs():

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from reference import Reference
 from safetensors.torch import load_file, save_file
 
 import surefoot
+from reference import Reference
 from surefoot.errors import InputError, OptionError, SurefootError
 from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS, Qwen
 
@@ -123,6 +123,8 @@ def test_an_empty_solution_has_no_scores_and_a_reason(scorer: surefoot.Scorer, s
         (("q", ["a", 5]), "Item 1: .*int"),
         (("q", b"text"), "Item 1: .*bytes"),
         ("q and a", "Item 1 is not a pair"),
+        (("half \ud800", "x"), "The question of item 1 holds half of a surrogate pair"),
+        (("q", ["half \udfff"]), "The solution of item 1 holds half of a surrogate pair"),
         (("q", "a", "b"), "Item 1 is not a pair"),
     ],
 )
@@ -188,6 +190,25 @@ def test_the_head_computes_in_float32(dtype: torch.dtype) -> None:
     hidden = torch.tensor([[30.0, 0.0], [0.0, 30.0], [32.0, 0.0]], dtype=dtype).float()
     read = Qwen().read(head, hidden)
     assert read.tolist() == pytest.approx([1 / (1 + math.exp(30)), 1.0, 1 / (1 + math.exp(32))], rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_saturation_in_half_precision(checkpoint: Path, tmp_path: Path, dtype: str) -> None:
+    """Through the whole engine: logits hundreds apart, one score a step, each on the side of its float32 score."""
+    direction = torch.randn(64, generator=torch.Generator().manual_seed(1))
+    steep = torch.stack([direction, -direction]) * 60
+    folder = altered_head(checkpoint, tmp_path / "steep", _2_weight=steep, _2_bias=torch.zeros(2))
+    items = random_items(20, seed=3)
+    full, half = (surefoot.load(folder, dtype=name).score_many(items) for name in ("float32", dtype))
+    pairs = [
+        (one, other)
+        for before, after in zip(full, half, strict=True)
+        for one, other in zip(before.step_scores, after.step_scores, strict=True)
+    ]
+    assert all(one is not None and other is not None for one, other in pairs)
+    sure = [(one, other) for one, other in pairs if one is not None and abs(one - 0.5) > 0.499]
+    assert len(sure) > len(pairs) / 2
+    assert sum((one > 0.5) == (other > 0.5) for one, other in sure if other is not None) >= 0.95 * len(sure)
 
 
 def test_running_out_of_memory_halves_the_batch(checkpoint: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -59,7 +59,22 @@ def test_memory_is_reused(scorer: surefoot.Scorer) -> None:
     session = scorer.session(QUESTION, max_bytes=200 * scorer._runner.token_bytes)
     for number in range(60):
         session.score([[f"try number {number}"]])
-    assert session._cache._store.shape[3] <= 512
+    assert session._cache._store.shape[3] == 200
+
+
+def test_the_branch_used_longest_ago_goes_first(scorer: surefoot.Scorer) -> None:
+    tokens = scorer.score(QUESTION, ["3 * 4 = 12"]).tokens
+    session = scorer.session(QUESTION, max_bytes=(tokens + 15) * scorer._runner.token_bytes)
+    session.score([["3 * 4 = 12"]])
+    session.score([["3 + 4 = 7 is wrong"]])
+    session.score([["3 * 4 = 12"]])
+    before = session.computed_tokens
+    session.score([["A step of ten tokens or so, which needs room."]])
+    after_new = session.computed_tokens
+    session.score([["3 * 4 = 12"]])
+    assert session.computed_tokens == after_new > before, "used last, so it is still there"
+    session.score([["3 + 4 = 7 is wrong"]])
+    assert session.computed_tokens > after_new, "used longest ago, so it had to go"
 
 
 def test_running_out_of_memory_in_a_session(checkpoint: object) -> None:
@@ -93,5 +108,7 @@ def test_text_over_length_and_warnings_as_ever(scorer: surefoot.Scorer) -> None:
     assert text.warnings
     assert long.steps[0].status == "over_length"
     assert empty.reason == "The solution has no steps."
+    with pytest.raises(InputError, match="takes a list of candidates"):
+        session.score("Step 1: 12")
     with pytest.raises(InputError, match="The question is int"):
         scorer.session(3)  # type: ignore[arg-type]

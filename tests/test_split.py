@@ -130,7 +130,18 @@ SOLUTIONS: list[tuple[str, str, str, list[str], str | None, list[str], bool]] = 
     ("a\n\nb\nFinal Answer: 5.\nBye", "auto", "paragraphs", ["a", "b"], "5", ["Bye"], True),
     ("#### 1\na\n#### 2\nb", "lines", "lines", ["#### 1", "a"], "2", ["b"], True),
     ("a\nFinal Answer: 5\n#### 6", "lines", "lines", ["a"], "5", ["#### 6"], True),
-    ("a\n\nFinal Answer:", "auto", "paragraphs", ["a"], None, ["Final Answer:"], False),
+    # Only the text before the answer line tells paragraphs from lines.
+    ("a\n\nFinal Answer:", "auto", "lines", ["a"], None, ["Final Answer:"], False),
+    ("a\nb\n\nFinal Answer:", "auto", "lines", ["a", "b"], None, ["Final Answer:"], False),
+    ("a\nb\nc\nd\n\nFinal Answer: 5", "auto", "lines", ["a", "b", "c", "d"], "5", [], True),
+    ("a\nb\n\n**Final Answer**\n\n5\n\nBye\n\nBye", "auto", "lines", ["a", "b"], "5", ["Bye\n\nBye"], True),
+    ("a\nb\n\n#### 5 apples\n", "auto", "lines", ["a", "b"], "5 apples", [], True),
+    ("a\n\nb\nc\n\nFinal Answer: 5", "auto", "paragraphs", ["a", "b\nc"], "5", [], True),
+    ("a\nb\n\nAnswer: 5", "auto", "lines", ["a", "b"], "5", [], True),
+    ("Step 1: a\n**Answer:** 5", "auto", "steps", ["a"], "5", [], True),
+    ("Step 1: a\nAnswer: 5\nStep 2: b", "auto", "steps", ["a\nAnswer: 5", "b"], None, [], False),
+    ("Step 1: a\n#### 4\nStep 2: b\nAnswer: 5", "auto", "steps", ["a", "b\nAnswer: 5"], "4", [], True),
+    ("Answer: a\nAnswer: 2 + 3 makes 5", "auto", "lines", ["Answer: a", "Answer: 2 + 3 makes 5"], None, [], False),
     ("a\n\nthe answer is 5", "auto", "paragraphs", ["a", "the answer is 5"], "5", [], False),
     ("#### 5", "auto", "lines", [], "5", [], True),
     ("a\nFinal Answer: 5", "steps", "steps", [], "5", ["a\nFinal Answer: 5"], False),
@@ -238,7 +249,7 @@ def test_bad_input_is_named(bad: Any, message: str) -> None:
 
 FRAGMENTS = [
     "Step 1:", "**Step 2:** ", "### Step 3", "step 4：", "Step 5 is", "ſtep 1:", "Final Answer:",
-    "**Final Answer:** 5", "## Final Answer", "#### 5", "#### x", "\\boxed{", "\\boxed{5}", "}", "{", "\\",
+    "**Final Answer:** 5", "## Final Answer", "Answer: 5", "#### 5", "#### x", "\\boxed{", "\\boxed{5}", "}", "{", "\\",
     "the answer is ", "$", "$$", "\\[", "\\]", "*", "_", "#", "`", "\n", "\n", "\n\n", "\r\n", "\r", " ", "\t",
     "\u3000", "\u2028", "\x1c", "\x85", "a", "5", ".", ":",
 ]  # fmt: skip
@@ -310,7 +321,7 @@ MILLION = 1_000_000
 HOSTILE = [
     "\n", "\r\n", " ", " \n", "*", "#", "> ", "_", "$", "Step 1:", "Step 1:\n", "Step 1: x\n", "step 1" + "1" * 90,
     "\\boxed{", "\\boxed{}", "{", "}", "Final Answer:\n", "Final Answer:\n\n\n", "Final Answer: \\boxed{\nx\n",
-    "the answer is ", "#### 5\n", "\\[", "the" + " " * 30,
+    "the answer is ", "#### 5\n", "\\[", "the" + " " * 30, "Answer:\n", "Answer: 5\n", "Answer: \\boxed{\nx\n",
 ]  # fmt: skip
 
 
@@ -342,7 +353,7 @@ def test_time_grows_with_the_text_and_no_faster() -> None:
 
 def test_import_is_light() -> None:
     code = (
-        "import sys, surefoot.split, surefoot.answer;"
+        "import sys, surefoot.split, surefoot.equality;"
         "print(sorted({'torch', 'transformers', 'sympy', 'math_verify', 'subprocess', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -50,7 +50,7 @@ def test_a_malformed_item_does_not_end_the_stream(scorer: surefoot.Scorer) -> No
 
 
 def test_progress_tells_solutions_and_tokens(scorer: surefoot.Scorer, capsys: pytest.CaptureFixture[str]) -> None:
-    list(scorer.score_stream(items(12), window=4, progress=True))
+    list(scorer.score_stream([*items(11), ("q", "")], window=4, progress=True))
     shown = capsys.readouterr().err
     assert "12/12" in shown
     assert "tokens/s" in shown
@@ -62,4 +62,4 @@ def test_progress_tells_solutions_and_tokens(scorer: surefoot.Scorer, capsys: py
 
 def test_an_empty_window_is_refused(scorer: surefoot.Scorer) -> None:
     with pytest.raises(OptionError, match="window=0 holds nothing"):
-        next(scorer.score_stream([], window=0))
+        scorer.score_stream([], window=0)

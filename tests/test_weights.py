@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from reference import Reference
 from safetensors.torch import load_file, save_file
 
 import surefoot
+from reference import Reference
 from surefoot.engine import machine, quantize
+from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.errors import CheckpointError, LoadError, MissingDependencyError, OptionError
 from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.testing import write_qwen_checkpoint
@@ -183,11 +184,75 @@ def test_a_wrong_norm_epsilon_is_caught(checkpoint: Path, monkeypatch: pytest.Mo
         surefoot.load(checkpoint)
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", "{", "config.json is not JSON"),
+        ("config.json", "[]", "config.json holds no JSON object"),
+        ("model.safetensors.index.json", "{}", "has no weight_map"),
+        ("model.safetensors.index.json", "nonsense", "index.json is not JSON"),
+    ],
+)
+def test_broken_files_are_named(checkpoint: Path, tmp_path: Path, file: str, content: str, message: str) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "broken")
+    (folder / file).write_text(content)
+    with pytest.raises(CheckpointError, match=message):
+        surefoot.load(folder)
+
+
+@pytest.mark.parametrize("name", ["hidden_size", "rms_norm_eps", "max_position_embeddings", "rope_theta"])
+def test_settings_that_are_missing_are_named(checkpoint: Path, tmp_path: Path, name: str) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "unsaid")
+    config = json.loads((folder / "config.json").read_text())
+    del config[name]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=f"says nothing about '{name}'|wrong shape"):
+        surefoot.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"use_sliding_window": True, "sliding_window": 128, "max_window_layers": 0}, "sliding windows"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "dynamic rotary angles"),
+    ],
+)
+def test_attention_of_another_kind_is_refused(
+    checkpoint: Path, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        surefoot.load(with_config(checkpoint, tmp_path / "other", **changes))
+
+
+def test_a_tensor_that_vanishes_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "going")
+    opened = open_checkpoint(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"Tensor score\.0\.weight in .* cannot be read"):
+        opened.read("score.0.weight")
+
+
+def test_an_older_tokenizer_is_converted(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+    """Without tokenizer.json, from the vocabulary and merges that older repositories have."""
+    folder = shutil.copytree(checkpoint, tmp_path / "older")
+    layout = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").write_text(json.dumps(layout["model"]["vocab"]))
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in layout["model"]["merges"]]
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges))
+    added = {str(token["id"]): {k: v for k, v in token.items() if k != "id"} for token in layout["added_tokens"]}
+    settings = {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": added}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert card_scores(surefoot.load(folder)) == card_scores(scorer)
+
+
 def test_what_is_not_a_model(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="neither a folder here nor a hub id"):
         surefoot.load("no such thing")
     with pytest.raises(LoadError, match=r"has no config\.json"):
         surefoot.load(tmp_path)
+    with pytest.raises(OptionError, match="revision='main' is for models of the hub"):
+        surefoot.load(tmp_path, revision="main")
 
 
 def test_a_hub_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,11 +287,12 @@ def test_a_hub_id_is_downloaded_at_its_revision(checkpoint: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"quantize": "int3"}, "quantize='int3' is not offered. Choose one of: nf4, or None"),
+        ({"quantize": "int3"}, "quantize='int3' is not offered. Choose one of: nf4, int8, or None"),
         ({"dtype": "float8"}, "dtype='float8' is not offered. Choose one of: auto, float32, bfloat16, float16"),
         ({"device": "tpu"}, "device='tpu' cannot be used here"),
         ({"attention": "magic"}, "attention='magic' is not offered"),
         ({"attention": "flash_attention_2", "device": "cpu"}, "flash_attention_2.*needs a CUDA device"),
+        ({"compile": "maybe"}, "compile='maybe' is not offered"),
         ({"max_tokens": 0}, "max_tokens=0 leaves no room"),
     ],
 )
@@ -266,7 +332,8 @@ def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: s
     layers = [module for module in small._runner.backbone.modules() if type(module).__name__ == "Linear4bit"]
     assert len(layers) == 2 * 7
     assert all(layer.weight.quant_state.nested for layer in layers)  # type: ignore[union-attr]
-    assert torch.equal(small._head["score.0.weight"], scorer._head["score.0.weight"])
+    head = small._runner._read.args[0]  # type: ignore[attr-defined]
+    assert torch.equal(head["score.0.weight"], rounded.head.state_dict()["0.weight"])
     pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
     prompts = [small.family.render(small._encoder, question, steps) for question, steps in pairs]
     expected = torch.tensor([score for prompt in prompts for score in rounded.scores(prompt)])
@@ -286,6 +353,35 @@ def test_nf4_without_bitsandbytes(
         plain = surefoot.load(checkpoint, quantize="nf4", quantize_fallback=True)
     assert "Loading without quantisation" in caplog.text
     assert card_scores(plain) == card_scores(scorer)
+
+
+def test_int8_is_close_to_float32(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+    small = surefoot.load(checkpoint, quantize="int8")
+    layers = [module for module in small._runner.backbone.modules() if isinstance(module, quantize.Int8Linear)]
+    assert len(layers) == 2 * 7
+    pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
+    exact, found = (
+        torch.tensor([score for result in one.score_many(pairs) for score in result.step_scores])
+        for one in (scorer, small)
+    )
+    assert 1e-6 < (found - exact).abs().mean() < 0.03
+    with pytest.raises(OptionError, match="int8.*runs on the CPU only"):
+        quantize.require("int8", torch.device("cuda"))
+
+
+def test_int8_of_one_layer() -> None:
+    """A token with a huge value must not coarsen the others."""
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(48, 32, generator=generator), torch.randn(48, generator=generator)
+    inputs = torch.randn(2, 5, 32, generator=generator)
+    layer = quantize.Int8Linear(weight, bias, torch.float32, torch.device("cpu"))
+    exact = torch.nn.functional.linear(inputs, weight, bias)
+    calm = layer(inputs)
+    assert (calm - exact).abs().max() < 0.2
+    stormy = inputs.clone()
+    stormy[0, 0] *= 1e4
+    assert torch.allclose(layer(stormy)[1], calm[1], atol=1e-5)
+    assert torch.equal(layer(torch.zeros(1, 32)), bias[None])
 
 
 def test_half_precision_on_the_cpu_works_or_becomes_float32(

@@ -1,8 +1,8 @@
-r"""The answer that a solution states, and whether two answers mean the same.
+r"""The answer that a solution states.
 
 The rule: an answer is found where it is stated, never guessed. The statements, strongest first: the last
-`Final Answer:` line, the last `#### 42` line, the last balanced `\boxed{...}`, the last "the answer is ...". Every
-search here takes time linear in the text, whatever the text is.
+`Final Answer:` line, the last `#### 42` line, an `Answer: 42` that ends the text, the last balanced `\boxed{...}`, the
+last "the answer is ...". Every search here takes time linear in the text, whatever the text is.
 """
 
 from __future__ import annotations
@@ -10,14 +10,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from surefoot.errors import InputError, OptionError
+from surefoot.errors import InputError
 from surefoot.solution import Span
-
-MAX_TIMEOUT = 3600.0
-MAX_COMPARED_CHARS = 2000
 
 AnswerSource = Literal["final_answer", "hashes", "boxed", "phrase"]
 
@@ -38,13 +34,13 @@ _LINE = re.compile(r"\S(?:[^\r\n]*\S)?")
 _LEAD = r"(?P<lead>[\s#>*_+•-]*)"
 _STEP = re.compile(_LEAD + r"(?ai:step)\s*\d+(?P<closed>[\s*_]*)(?:[:\uff1a]|[.)](?=[\s*_]|\Z)|\Z)")
 _FINAL = re.compile(_LEAD + r"(?ai:(?:the\s+)?final\s+answer)(?P<closed>[\s*_]*)(?:(?P<colon>[:\uff1a])|\Z)")
+_ANSWER = re.compile(_LEAD + r"(?ai:(?:the\s+)?answer)(?P<closed>[\s*_]*)[:\uff1a]")
 _HASHES = re.compile(r"[\s>*_]*####(?!#)")
-_OPENING_CHARS = frozenset("sStTfF#>*_+•-")
 _DISPLAY_OPEN = ("\\[", "$$")
 _DISPLAY_CLOSE = ("\\]", "$$")
 
 # A blank line is a token because LaTeX allows none inside a box: a brace left open must not reach the next paragraph.
-_BOX_TOKEN = re.compile(
+BOX_TOKEN = re.compile(
     r"(?P<box>\\(?:boxed|fbox)(?![A-Za-z])[^\S\r\n]*(?:(?P<brace>\{)|(?P<bare>[\w.,/%+-]*\w%?)))"
     r"|(?P<escaped>\\[^\r\n])|(?P<open>\{)|(?P<close>\})|(?P<blank>(?:\r\n|\n|\r(?!\n))[^\S\r\n]*[\r\n]\s*)"
 )
@@ -61,40 +57,49 @@ def lines(text: str) -> list[Span]:
 
 def step_labels(text: str, rows: list[Span]) -> list[Span]:
     """The labels (`Step 3:`, `**Step 3**:`, `### Step 3`) of those `lines` of the text that open a step."""
-    return [
-        Span(row.start, _label_end(text, row, match))
-        for row in rows
-        if text[row.start] in _OPENING_CHARS and (match := _STEP.match(text, *row))
-    ]
+    return [Span(row.start, _label_end(text, row, match)) for row in rows if (match := _STEP.match(text, *row))]
 
 
 def answer_lines(text: str, rows: list[Span]) -> list[Answer]:
-    """The answer lines among the `lines` of the text. A `Final Answer:` that nothing follows has an empty value."""
+    """The answer lines among the `lines` of the text. A `Final Answer:` that nothing follows has an empty value.
+
+    `Answer:` may also open a whole solution, so it counts only at the very end, before nothing but a number (`5`,
+    `5 apples`) or a short expression, and only if no other answer line has a value.
+    """
     boxes: list[_Box] | None = None
     found: list[Answer] = []
     for at, row in enumerate(rows):
-        if text[row.start] not in _OPENING_CHARS or _STEP.match(text, *row):
+        if _STEP.match(text, *row):
             continue
         if hashes := _HASHES.match(text, *row):
             value = clean_answer(text[hashes.end() : row.end])
             if _looks_like_answer(value):
                 found.append(Answer(value, row.start, row.end, "hashes"))
-        elif final := _FINAL.match(text, *row):
+        elif label := _FINAL.match(text, *row) or _ANSWER.match(text, *row):
             boxes = _boxes(text) if boxes is None else boxes
-            value, last = _final_value(text, rows, at, _label_end(text, row, final), boxes)
-            # A heading without a colon may open a whole section: it counts only when an answer follows at once.
-            if final["colon"] or _looks_like_answer(value):
-                found.append(Answer(value, row.start, rows[last].end, "final_answer"))
+            start = _label_end(text, row, label)
+            value, last = _final_value(text, rows, at, start, boxes)
+            end = rows[last].end
+            if label.re is _FINAL:
+                # A heading without a colon may open a whole section: it counts only when an answer follows at once.
+                counts = label["colon"] is not None or _looks_like_answer(value)
+            else:
+                alone = end == rows[-1].end and not any(answer.value for answer in found)
+                counts = alone and _looks_like_answer(_clean_edges(text[start:end]))
+            if counts:
+                found.append(Answer(value, row.start, end, "final_answer"))
     return found
 
 
 def find_answer(text: str) -> Answer | None:
     r"""The answer that `text` states, or None.
 
-    `\fbox{...}` counts as `\boxed{...}`, and so does `\boxed 5` for one bare word or number. Of nested boxes the
-    innermost is taken. Boxes that are never closed, or only after a blank line, and empty values are passed over.
+    After `####` stands a number with at most three words (`5 apples`) or a short expression, else it is a heading. An
+    `Answer: 42` line (see `answer_lines`) has the source `final_answer`. `\fbox{...}` counts as `\boxed{...}`, and so
+    does `\boxed 5` for one bare word or number. Of nested boxes the innermost is taken. Boxes that are never closed, or
+    only after a blank line, and empty values are passed over.
     """
-    _require_text(text, "find_answer() reads a solution's text")
+    require_text(text, "find_answer() reads a solution's text")
     return stated_line(answer_lines(text, lines(text))) or answer_in_passing(text)
 
 
@@ -122,45 +127,15 @@ def closing_text(value: str) -> str:
 
 def clean_answer(raw: str) -> str:
     r"""The value of a statement: the inside of its last `\boxed{}`, else what follows "the answer is", else all."""
-    for box in reversed(_boxes(raw)):
-        if value := _clean_edges(raw[box.inner_start : box.inner_end]):
-            return value
-    phrase = _last_phrase(raw)
-    return phrase.value if phrase else _clean_edges(raw)
+    inside = answer_in_passing(raw)
+    return inside.value if inside else _clean_edges(raw)
 
 
-def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
-    r"""Whether answer `b` means the same as the reference `a`; None when that could not be decided.
-
-    Equal texts and plain numbers are compared here, exactly: `1,234.50` is `1234.5`, `\frac{1}{2}` is `0.5`, and
-    `1/3` is not `0.333`. As in math-verify, `50%` is both `0.5` and `50`. Anything else is handed to math-verify, with
-    `a` as its gold and `b` as its target: the two are not interchangeable there (the reference `1<x<2` accepts
-    `(1,2)`, the reference `(1,2)` does not accept `1<x<2`). What math-verify cannot read is not the same: False. So is
-    an empty answer, which is no answer.
-
-    math-verify runs in a child process that is killed once `timeout` seconds have passed, so the limit holds for any
-    input, in any thread, without signals. Starting a worker and waiting for a free one are not charged to `timeout`;
-    each has a limit of its own (see `surefoot.answer_worker`), so that no thread waits for ever. Answers longer than
-    2,000 characters that are not equal as text give None at once.
-    """
-    _require_text(a, "same_answer() compares two strings")
-    _require_text(b, "same_answer() compares two strings")
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
-        raise OptionError(f"timeout is {timeout!r}; give a number of seconds above 0 and up to {MAX_TIMEOUT:g}.")
-    gold, target = _normal(a), _normal(b)
-    if not gold or not target:
-        return False
-    if gold == target:
-        return True
-    if max(len(gold), len(target)) > MAX_COMPARED_CHARS:
-        return None
-    decided = _same_at_sight(gold, target)
-    if decided is not None:
-        return decided
-    # Imported here: only callers that need math-verify pay for subprocess and the hooks around fork and exit.
-    from surefoot import answer_worker
-
-    return answer_worker.compare(gold, target, float(timeout))
+def require_text(value: object, why: str) -> None:
+    """Refuse what is not a str; `why` opens the message."""
+    if not isinstance(value, str):
+        hint = " Decode the bytes first." if isinstance(value, (bytes, bytearray)) else ""
+        raise InputError(f"{why}, and was given {type(value).__name__}.{hint}")
 
 
 # --- finding -----------------------------------------------------------------------------------------------------
@@ -180,7 +155,7 @@ def _boxes(text: str) -> list[_Box]:
     found: list[_Box] = []
     newest = -1  # where the latest closed box starts; a box that starts before it has that one inside
     stack: list[tuple[int, int] | None] = []  # open braces: a box's start and inner start, or None for a plain brace
-    for token in _BOX_TOKEN.finditer(text):
+    for token in BOX_TOKEN.finditer(text):
         kind = token.lastgroup
         if kind == "box" and token["brace"]:
             stack.append((token.start(), token.end()))
@@ -226,7 +201,7 @@ def _label_end(text: str, line: Span, label: re.Match[str]) -> int:
 
 
 def _final_value(text: str, rows: list[Span], at: int, start: int, boxes: list[_Box]) -> tuple[str, int]:
-    """The value of the `Final Answer` line `rows[at]`, whose label ends at `start`, and the last row it takes."""
+    """The value of the answer line `rows[at]`, whose label ends at `start`, and the last row it takes."""
     display = text[start : rows[at].end].strip() in _DISPLAY_OPEN
     value = clean_answer(text[start : rows[at].end])
     last = at
@@ -255,17 +230,23 @@ def _final_value(text: str, rows: list[Span], at: int, start: int, boxes: list[_
 
 def _opens(text: str, row: Span) -> bool:
     """Whether a mark of its own opens this row, so that it cannot carry on the row before."""
-    return text[row.start] in _OPENING_CHARS and any(mark.match(text, *row) for mark in (_STEP, _FINAL, _HASHES))
+    return any(mark.match(text, *row) for mark in (_STEP, _FINAL, _ANSWER, _HASHES))
 
 
-_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
-_NUMBER_LIKE = re.compile(rf"[+-]?\s?\\?[$€£]?\s?[+-]?{_NUMBER}(?:\s?/\s?{_NUMBER})?\s?\\?[%°$€£]?")
-_NUMBERED_HEADING = re.compile(r"\d+(?:\.\d+)*[.):]\s")
-_COMMAND = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\\.", re.DOTALL)
-_EXPRESSION = re.compile(r"[\sA-Za-z\u0391-\u03c90-9.,:;+\-\u2212*/^_=<>≤≥≠±\u00d7÷·√∞°%$€£!|()\[\]{}&'~]*")
-_FUNCTIONS = frozenset(
-    re.findall(r"\w+", "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log exp sqrt min max gcd lcm")
+NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
+TEXT_COMMAND = r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*"
+
+# A capital opens the words of a heading (`2 Setup`), not those that say what was counted (`5 apples`, `5 USD`).
+_NUMBER_LIKE = re.compile(
+    rf"[+-]?\s?\\?[$€£]?\s?[+-]?{NUMBER}(?:\s?/\s?{NUMBER})?\s?\\?[%°$€£]?(?:\s(?:[a-z]+|[A-Z]+)){{0,3}}"
 )
+_NUMBERED_HEADING = re.compile(r"\d+(?:\.\d+)*[.):]\s")
+_COMMAND = re.compile(TEXT_COMMAND + r"\{[^{}]*\}|\\[A-Za-z]+|\\.", re.DOTALL)
+_EXPRESSION = re.compile(r"[\sA-Za-z\u0391-\u03c90-9.,:;+\-\u2212*/^_=<>≤≥≠±\u00d7÷·√∞°%$€£!|()\[\]{}&'~]*")
+_FUNCTIONS = frozenset((
+    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "log", "exp",
+    "sqrt", "min", "max", "gcd", "lcm",
+))  # fmt: skip
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _BARE_WORDS = re.compile(r"(?<![A-Za-z])[A-Za-z]{1,2}[ \t]+[A-Za-z]")
 _MATHS = re.compile(r"[0-9=+\-\u2212*/^<>≤≥≠±√∞]|\A\(?[A-Za-z\u0391-\u03c9]\)?\Z")
@@ -273,20 +254,18 @@ _MAX_EXPRESSION = 200
 
 
 def _looks_like_answer(value: str) -> bool:
-    """Whether this is a number or a short expression, rather than the words of a heading."""
-    if not value or len(value) > _MAX_EXPRESSION:
+    """Whether this is a number, alone or with what it counts, or a short expression: not the words of a heading."""
+    if not value or len(value) > _MAX_EXPRESSION or _NUMBERED_HEADING.match(value):
         return False
     if _NUMBER_LIKE.fullmatch(value):
         return True
-    if _NUMBERED_HEADING.match(value):
-        return False
     bare = _COMMAND.sub(" ", value)
-    if not _EXPRESSION.fullmatch(bare) or _words(value) or _BARE_WORDS.search(bare):
+    if not _EXPRESSION.fullmatch(bare) or prose_words(value) or _BARE_WORDS.search(bare):
         return False
     return bare != value or _MATHS.search(value) is not None
 
 
-def _words(value: str) -> list[str]:
+def prose_words(value: str) -> list[str]:
     r"""The words of prose: three letters or more, neither a function's name nor part of `\command` or `\text{...}`."""
     return [word.casefold() for word in _WORD.findall(_COMMAND.sub(" ", value)) if word.lower() not in _FUNCTIONS]
 
@@ -338,94 +317,3 @@ def _without_dollars(value: str) -> str:
     if (left and right) or left > 1 or right > 1:
         return inner.strip()
     return value
-
-
-# --- comparing ---------------------------------------------------------------------------------------------------
-
-_SYNONYMS = re.compile(
-    r"\\\\|\\[dt]frac(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])|\\[!,;: ]|\{,\}|\\[%$]|\*\*|[\u2212\u00d7·÷π∞°≤≥≠]"
-)
-_PLAIN = {
-    "\\\\": "\\\\", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\left": "", "\\right": "", "\\!": "", "\\,": "",
-    "\\;": " ", "\\:": " ", "\\ ": " ", "{,}": ",", "\\%": "%", "\\$": "", "**": "^", "\u2212": "-", "·": "\\cdot ",
-    "\u00d7": "\\times ", "÷": "\\div ", "π": "\\pi ", "∞": "\\infty ", "°": "^\\circ ", "≤": "\\le ", "≥": "\\ge ",
-    "≠": "\\ne ",
-}  # fmt: skip
-_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}\\]*)\}")
-_PROSE = re.compile(r"(?:[^\W\d_]|[\s.,'\u2019-])*")
-_AMOUNT = re.compile(r"(?P<sign>[+-]?)\s?[$€£]?\s?(?P<inner>[+-]?)(?P<body>[^\s%][^%]*?)\s?(?P<percent>%?)")
-_QUOTIENT = re.compile(rf"(?:(?P<whole>\d+)\s+)?(?P<top>{_NUMBER})\s?/\s?(?P<bottom>{_NUMBER})|(?P<only>{_NUMBER})")
-_FRAC = re.compile(
-    rf"(?P<whole>\d+)?\s?\\frac\s?(?:\{{\s?(?P<top>[+-]?{_NUMBER})\s?\}}\s?\{{\s?(?P<bottom>[+-]?{_NUMBER})\s?\}}"
-    r"|(?P<digits>\d\d))"
-)
-_MAX_NUMBER_CHARS = 300
-
-
-def _normal(raw: str) -> str:
-    """The value with one spelling for what has several."""
-    value = _SYNONYMS.sub(lambda match: _PLAIN[match.group()], clean_answer(raw))
-    if whole := _TEXT.fullmatch(value):
-        value = whole[1]
-    return " ".join(value.split())
-
-
-def _same_at_sight(a: str, b: str) -> bool | None:
-    """What can be told without algebra of two answers that are not equal as text; None when it takes some."""
-    first, second = _numbers(a), _numbers(b)
-    if first and second:
-        return not first.isdisjoint(second)
-    if not _balanced(a) or not _balanced(b):
-        return False
-    # As algebra, `listen` and `silent` are the same product of letters. Words are compared as words.
-    first_words, second_words = _words(a), _words(b)
-    if first_words and second_words:
-        if _PROSE.fullmatch(a) and _PROSE.fullmatch(b):
-            return a.casefold() == b.casefold()
-        if first_words != second_words:
-            return False
-    return None
-
-
-def _numbers(value: str) -> frozenset[Fraction]:
-    """The values that a plain number may stand for: one, or two for a percentage; none if it is not a plain number."""
-    # The bound keeps hostile digits from costing anything, and stays below any limit that int() may be given.
-    amount = _AMOUNT.fullmatch(value) if len(value) <= _MAX_NUMBER_CHARS else None
-    if amount is None or (amount["sign"] and amount["inner"]):
-        return frozenset()
-    body = amount["body"]
-    quotient = _FRAC.fullmatch(body) or _QUOTIENT.fullmatch(body)
-    if quotient is None:
-        return frozenset()
-    parts = quotient.groupdict()
-    if parts.get("only"):
-        number = _fraction(parts["only"])
-    else:
-        digits = parts.get("digits")
-        top, bottom = (digits[0], digits[1]) if digits else (parts["top"], parts["bottom"])
-        # A sign inside a mixed number has no one meaning, and a zero below the line has none.
-        if not _fraction(bottom) or (parts["whole"] and not (top + bottom).isalnum()):
-            return frozenset()
-        number = int(parts["whole"] or 0) + _fraction(top) / _fraction(bottom)
-    if "-" in (amount["sign"], amount["inner"]):
-        number = -number
-    return frozenset((number, number / 100)) if amount["percent"] else frozenset((number,))
-
-
-def _fraction(number: str) -> Fraction:
-    return Fraction(number.replace(",", ""))
-
-
-def _balanced(value: str) -> bool:
-    depth = 0
-    for token in _BOX_TOKEN.finditer(value):
-        depth += (token.lastgroup == "open" or token["brace"] is not None) - (token.lastgroup == "close")
-        if depth < 0:
-            return False
-    return depth == 0
-
-
-def _require_text(value: object, why: str) -> None:
-    if not isinstance(value, str):
-        hint = " Decode the bytes first." if isinstance(value, (bytes, bytearray)) else ""
-        raise InputError(f"{why}, and was given {type(value).__name__}.{hint}")

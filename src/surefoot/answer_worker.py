@@ -231,14 +231,6 @@ _fork_gate = threading.RLock()
 _pool = _Pool()
 
 
-def _before_fork() -> None:
-    _fork_gate.acquire()
-
-
-def _after_fork_in_parent() -> None:
-    _fork_gate.release()
-
-
 def _after_fork_in_child() -> None:
     global _fork_gate, _pool
     _pool.disown()
@@ -247,7 +239,11 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=lambda: _fork_gate.acquire(),
+        after_in_parent=lambda: _fork_gate.release(),
+        after_in_child=_after_fork_in_child,
+    )
 atexit.register(lambda: _pool.close())
 
 
@@ -289,9 +285,9 @@ def _verify(gold: str, target: str) -> bool:
 
     logging.disable()
     sides = []
-    for answer in (gold, target):
-        # Only LaTeX: math-verify's other reader hands the text to sympy's parse_expr, which evaluates Python.
-        try:
+    try:
+        for answer in (gold, target):
+            # Only LaTeX: math-verify's other reader hands the text to sympy's parse_expr, which evaluates Python.
             read = parse(
                 f"\\boxed{{{answer}}}",
                 [LatexExtractionConfig()],
@@ -299,15 +295,10 @@ def _verify(gold: str, target: str) -> bool:
                 parsing_timeout=None,
                 raise_on_error=True,
             )
-        except (MemoryError, RecursionError):
-            raise
-        except Exception:
-            read = []
-        if not read:
-            return False
-        sides.append(read)
-    try:
-        return bool(verify(sides[0], sides[1], timeout_seconds=None, raise_on_error=True))
+            if not read:
+                return False
+            sides.append(read)
+        return bool(verify(*sides, timeout_seconds=None, raise_on_error=True))
     except (MemoryError, RecursionError):
         raise
     except Exception:
@@ -342,7 +333,3 @@ def _limit_resources() -> None:
             limit = min(limit, hard)
         with contextlib.suppress(OSError, ValueError):  # macOS refuses some limits
             resource.setrlimit(kind, (limit, hard))
-
-
-if __name__ == "__main__":
-    main()

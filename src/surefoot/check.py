@@ -32,9 +32,9 @@ class CheckReport:
         return all(score is not None and abs(score - wanted) <= self.golden.tolerance for score, wanted in pairs)
 
 
-def check(scorer: Scorer) -> CheckReport:
-    """Runs the family's published example on a loaded model."""
-    name = scorer.name.rstrip("/").lower()
+def check(scorer: Scorer, name: str | None = None) -> CheckReport:
+    """Runs the family's published example on a loaded model. `name` tells which one, if its folder does not."""
+    name = (name or scorer.name).rstrip("/").lower()
     golden = next((golden for golden in scorer.family.goldens if name.endswith(golden.models)), None)
     example = golden or scorer.family.goldens[0]
     return CheckReport(scorer.score(example.question, example.steps), golden)

@@ -11,18 +11,19 @@ import json
 import logging
 import os
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TextIO
 
-from surefoot import __version__
+import surefoot
 from surefoot.errors import InputError, SurefootError
 from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
 
 if TYPE_CHECKING:
-    from surefoot.result import SolutionScore
-    from surefoot.scorer import Scorer
+    from surefoot import Scorer, SolutionScore
 
 DONE, UNSCORED, WRONG_CALL = 0, 1, 2
 
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="surefoot", description="Scores the steps of a solution.")
-    parser.add_argument("--version", action="version", version=f"surefoot {__version__}")
+    parser.add_argument("--version", action="version", version=f"surefoot {surefoot.__version__}")
     parser.set_defaults(verbose=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -64,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     score.set_defaults(run=_score)
 
     check = commands.add_parser("check", help="load a model and compare it with its published scores")
+    check.add_argument(
+        "--as", dest="name", metavar="NAME", help="the model's name, where its folder is called otherwise"
+    )
     _add_model_options(check, positional=True)
     check.set_defaults(run=_check)
     return parser
@@ -71,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 SCORE = (
     "Scores every step. Give --question and --solution, or a JSONL file whose objects have `question` and either "
-    "`solution` (text) or `steps` (a list)."
+    "`steps` (a list) or `solution` (text). Results come in the order of the input."
 )
 
 
@@ -82,24 +86,24 @@ def _add_model_options(parser: argparse.ArgumentParser, *, positional: bool = Fa
     else:
         parser.add_argument("--model", required=True, help=about)
     parser.add_argument("--revision", help="branch, tag or commit on the hub")
-    parser.add_argument("--quantize", choices=("nf4",), help="load linear layers in 4 bits")
+    parser.add_argument("--quantize", choices=("nf4", "int8"), help="linear layers in 4 bits, or in 8 (CPU only)")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
-    parser.add_argument("--attention", default="auto", help="auto, flash_attention_2, sdpa or eager")
+    parser.add_argument("--attention", default="auto", help="auto, flex, flash_attention_2, sdpa or eager")
+    parser.add_argument("--compile", action="store_true", help="compile the forward pass, for long jobs")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="lower the limit on a prompt's length")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is loaded")
 
 
 def _load(options: argparse.Namespace) -> Scorer:
-    from surefoot.scorer import load
-
-    return load(
+    return surefoot.load(
         options.model,
         revision=options.revision,
         quantize=options.quantize,
         dtype=options.dtype,
         device=options.device,
         attention=options.attention,
+        compile=True if options.compile else "auto",
         max_tokens=options.max_tokens,
     )
 
@@ -114,29 +118,47 @@ class _Line:
 
 
 def _score(options: argparse.Namespace) -> int:
-    lines = list(_read_input(options))
+    lines = _read_input(options)
+    # The first line is read before the model is loaded: a wrong call should not take minutes to be refused.
+    opening = list(islice(lines, 2))
+    if not opening:
+        raise InputError("The input has no line to score.")
+    several = len(opening) > 1
     scorer = _load(options)
-    good = [line.pair for line in lines if line.pair is not None]
-    several = len(lines) > 1
-    results = iter(
-        scorer.score_many(
-            good,
-            split=options.split,
-            closing=not options.no_closing,
-            progress=several and sys.stderr.isatty(),
-        )
-    )
+    waiting: deque[_Line] = deque()
+
+    def pairs() -> Iterator[tuple[str, str | list[str]]]:
+        for line in chain(opening, lines):
+            waiting.append(line)
+            if line.pair is not None:
+                yield line.pair
+
     complete = True
-    for line in lines:
-        result = next(results) if line.pair is not None else None
-        complete &= result is not None and result.status == "scored"
-        _print_result(line, result, options, several=several)
+    results = scorer.score_stream(
+        pairs(),
+        split=options.split,
+        closing=not options.no_closing,
+        progress=several and sys.stderr.isatty(),
+    )
+    for result in results:
+        while waiting[0].pair is None:
+            _print_result(waiting.popleft(), None, options, several=several)
+            complete = False
+        _print_result(waiting.popleft(), result, options, several=several)
+        complete &= result.status == "scored"
+    for line in waiting:
+        _print_result(line, None, options, several=several)
+        complete = False
     return DONE if complete else UNSCORED
 
 
 def _print_result(line: _Line, result: SolutionScore | None, options: argparse.Namespace, *, several: bool) -> None:
     if options.json:
-        print(json.dumps({"line": line.number, "error": line.error}) if result is None else result.to_json())
+        print(
+            json.dumps({"line": line.number, "error": line.error})
+            if result is None
+            else result.to_json(options.threshold)
+        )
         return
     colour = wants_colour(sys.stdout)
     if several:
@@ -153,16 +175,17 @@ def _read_input(options: argparse.Namespace) -> Iterator[_Line]:
             raise InputError("Give --question and --solution together, or a JSONL file, not both.")
         solution = sys.stdin.read() if options.solution == "-" else options.solution
         yield _Line(1, (options.question, solution))
-    elif options.file == "-" or (options.file is None and not sys.stdin.isatty()):
-        yield from _read_jsonl(sys.stdin)
-    elif options.file is None:
+        return
+    if options.file is None and sys.stdin.isatty():
         raise InputError("Nothing to score. Give --question and --solution, or a JSONL file (- is standard input).")
-    else:
-        try:
+    try:
+        if options.file in (None, "-"):
+            yield from _read_jsonl(sys.stdin)
+        else:
             with open(options.file, encoding="utf-8") as stream:
                 yield from _read_jsonl(stream)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{options.file} cannot be read: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{options.file or 'standard input'} cannot be read: {error}") from error
 
 
 def _read_jsonl(stream: TextIO) -> Iterator[_Line]:
@@ -177,7 +200,7 @@ def _read_jsonl(stream: TextIO) -> Iterator[_Line]:
 def _pair(row: Any) -> tuple[str, str | list[str]]:
     if not isinstance(row, dict) or not isinstance(row.get("question"), str):
         raise InputError("expected an object with `question` as text")
-    solution = row.get("steps", row.get("solution"))
+    solution = row.get("solution") if row.get("steps") is None else row["steps"]
     if isinstance(solution, str) or (isinstance(solution, list) and all(isinstance(step, str) for step in solution)):
         return row["question"], solution
     raise InputError("expected `solution` as text, or `steps` as a list of texts")
@@ -187,7 +210,7 @@ def _check(options: argparse.Namespace) -> int:
     from surefoot.check import check
 
     scorer = _load(options)
-    report = check(scorer)
+    report = check(scorer, options.name)
     print(f"{scorer.name}: every expected tensor is there; family {scorer.family.name}, {scorer.max_tokens} tokens.")
     published = report.golden.scores if report.golden else (None,) * len(report.example.steps)
     print(f"{'step':>4}  {'score':>8}  {'published':>9}")

@@ -1,16 +1,19 @@
 """A drop-in for the scorer that many trainers carry around as a copied file: `ProcessRewardScorer`.
 
 The rule: same constructor, same verbs, same dictionary keys, so that one import line changes. What differs is that a
-score is never invented: a solution of which any step could not be scored is `degraded` and says why. The old contract
-has floats there, so the three aggregates of a degraded result are 0.0; look at `degraded` before you use them.
+score is never invented: a solution of which any step could not be scored is `degraded` and says why, `step_scores` ends
+before that step, and an aggregate that would need it is None. Only where there is no step at all the aggregates are
+0.0, as they always were.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from surefoot import aggregate
 from surefoot.answer import closing_text, find_answer
 from surefoot.family.qwen import SYSTEM
 from surefoot.result import SolutionScore
@@ -84,19 +87,19 @@ class ProcessRewardScorer:
         return [self._as_dict(result) for result in self._scorer.score_many(pairs, system=system_prompt)]
 
     def _as_dict(self, result: SolutionScore) -> dict[str, Any]:
-        scores = [score for score in result.step_scores if score is not None]
-        missing = len(result.steps) - len(scores)
-        padded = bool(self.pad_missing and missing and scores)
+        scores = result.step_scores
+        known = [score for score in scores if score is not None]
+        padded = self.pad_missing and 0 < len(known) < len(scores)
         if padded:
-            scores += [sum(scores) / len(scores)] * missing
-        complete = bool(scores) and len(scores) == len(result.steps)
+            average = sum(known) / len(known)
+            scores = [average if score is None else score for score in scores]
         return {
-            "step_scores": scores,
-            "num_steps": len(result.steps),
-            "mean_score": sum(scores) / len(scores) if complete else 0.0,
-            "min_score": min(scores) if complete else 0.0,
-            "final_score": scores[-1] if complete else 0.0,
+            "step_scores": list(takewhile(lambda score: score is not None, scores)),
+            "num_steps": len(scores),
+            "mean_score": aggregate.mean(scores) if scores else 0.0,
+            "min_score": aggregate.minimum(scores) if scores else 0.0,
+            "final_score": aggregate.final(scores) if scores else 0.0,
             "degraded": result.status != "scored",
-            "degraded_reason": "no extractable steps" if not result.steps else result.reason,
+            "degraded_reason": result.reason if scores else "no extractable steps",
             "padded_steps": padded,
         }

@@ -48,7 +48,7 @@ class SolutionScore:
     empty_steps: int = 0
     split: str = "list"
     tokens: int = 0
-    """Tokens of this solution's prompt that the model had to read."""
+    """Tokens of this solution's prompt as far as it was read, shared with other solutions or not."""
     seconds: float = 0.0
     """Wall time of the call that scored it, shared among the call's solutions by their tokens."""
 
@@ -104,20 +104,20 @@ class SolutionScore:
         """See `aggregate.correct_prefix`."""
         return aggregate.correct_prefix(self.step_scores, threshold)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, aggregations included, as plain data that JSON can hold."""
+    def to_dict(self, threshold: float = 0.5) -> dict[str, Any]:
+        """Everything, aggregations included, as plain data that JSON can hold. A step is right above `threshold`."""
         return {
             "status": self.status,
             "reason": self.reason,
             "model": self.model,
-            "steps": [vars(step) for step in self.steps],
+            "steps": [dict(vars(step)) for step in self.steps],
             "mean": self.mean,
             "min": self.min,
             "final": self.final,
             "product": self.product,
             "geometric_mean": self.geometric_mean,
-            "first_error": self.first_error(),
-            "correct_prefix": self.correct_prefix(),
+            "first_error": self.first_error(threshold),
+            "correct_prefix": self.correct_prefix(threshold),
             "answer": self.answer,
             "warnings": list(self.warnings),
             "outside": [list(span) for span in self.outside],
@@ -128,6 +128,6 @@ class SolutionScore:
             "seconds": self.seconds,
         }
 
-    def to_json(self) -> str:
+    def to_json(self, threshold: float = 0.5) -> str:
         """One line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
+        return json.dumps(self.to_dict(threshold), ensure_ascii=False)

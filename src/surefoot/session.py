@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from surefoot.engine.cache import TreeCache
+from surefoot.errors import InputError
 from surefoot.result import SolutionScore
 
 if TYPE_CHECKING:
@@ -33,8 +34,10 @@ class Session:
 
     def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
         """Scores candidate solutions, finished or not, each as text or as a list of steps."""
+        if isinstance(prefixes, str):
+            raise InputError("session.score() takes a list of candidates. For one candidate give a list of one.")
         return self._scorer.score_with(
-            self._cache.hidden,
+            self._cache.scores,
             [(self.question, prefix) for prefix in prefixes],
             split=self._split,
             closing=True,

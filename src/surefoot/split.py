@@ -30,10 +30,12 @@ def split(solution: str | Sequence[str], rule: str = "auto", *, closing: bool = 
     """The steps of a solution, by one of SPLIT_RULES. A list or tuple of strings is taken as ready steps.
 
     - `steps`: a line such as `Step 3:`, `**Step 3:**` or `### Step 3` opens a step, which goes on to the next such line
-      or to an answer line (`Final Answer: 42`, `#### 42`). The label is no part of the step's text.
+      or to an answer line (`Final Answer: 42`, `#### 42`, at the very end also `Answer: 42`). The label is no part of
+      the step's text.
     - `paragraphs`: blank lines part the steps. `lines`: every line that is not blank is a step. In both, the line that
       states the answer is no part of a step, and what follows it is outside.
-    - `auto`: `steps` if there is a step label, else `paragraphs` if a blank line parts the text, else `lines`.
+    - `auto`: `steps` if there is a step label, else `paragraphs` if a blank line parts the text before the answer line,
+      else `lines`.
 
     When an answer line states the answer and `closing` is true, a last step of kind `answer` is added, worded
     "The answer is \\boxed{X}"; with `closing=False` that line is outside. An answer found inside a step is judged as
@@ -49,14 +51,14 @@ def split(solution: str | Sequence[str], rule: str = "auto", *, closing: bool = 
 def _split_text(text: str, rule: str, closing: bool) -> Solution:
     rows = lines(text)
     labels = step_labels(text, rows) if rule in ("auto", "steps") else []
-    if rule == "auto":
-        rule = "steps" if labels else "paragraphs" if any(_apart(text, *pair) for pair in pairwise(rows)) else "lines"
     stated = answer_lines(text, rows)
     answer_line = stated_line(stated)
+    body = _before_answer(rows, answer_line, stated)
+    if rule == "auto":
+        rule = "steps" if labels else "paragraphs" if any(_apart(text, *pair) for pair in pairwise(body)) else "lines"
     if rule == "steps":
         pieces = _labelled(text, labels, stated)
     else:
-        body = _before_answer(rows, answer_line or _unfinished(rows, stated))
         pieces = _paragraphs(text, body) if rule == "paragraphs" else body
     steps = [Step(text[start:end], start, end, at) for at, (start, end) in enumerate(pieces) if start < end]
     empty = len(pieces) - len(steps)
@@ -82,13 +84,11 @@ def _labelled(text: str, labels: list[Span], stated: list[Answer]) -> list[Span]
     return bodies
 
 
-def _before_answer(rows: list[Span], answer: Answer | None) -> list[Span]:
+def _before_answer(rows: list[Span], answer: Answer | None, stated: list[Answer]) -> list[Span]:
+    """The rows before the answer line, or else before a `Final Answer:` at the very end whose value never came."""
+    if answer is None and stated and stated[-1].end == rows[-1].end:
+        answer = stated[-1]
     return rows if answer is None else [row for row in rows if row.start < answer.start]
-
-
-def _unfinished(rows: list[Span], stated: list[Answer]) -> Answer | None:
-    """A `Final Answer:` at the very end whose value never came: no step either."""
-    return stated[-1] if stated and stated[-1].end == rows[-1].end else None
 
 
 def _paragraphs(text: str, rows: list[Span]) -> list[Span]:

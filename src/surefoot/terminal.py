@@ -49,7 +49,8 @@ def _step_line(number: int, step: StepScore, *, wrong: bool, threshold: float, c
         gauge = f"{'█' * filled}{'·' * (BAR - filled)} {step.score:.3f}"
         shade = RED if step.score <= threshold else YELLOW if step.score <= (1 + threshold) / 2 else GREEN
     head = f"{number + 1:>3} {mark} {gauge}  "
-    text = " ".join(step.text.split())
+    # What a model wrote may hold escape codes; they are shown as a dot and never reach the terminal.
+    text = "".join(char if char.isprintable() else "·" for char in " ".join(step.text.split()))
     room = max(20, width - len(head))
     if len(text) > room:
         text = text[: room - 1] + "…"

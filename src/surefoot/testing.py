@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surefoot.errors import MissingDependencyError
+from surefoot.errors import CheckpointError, MissingDependencyError
 from surefoot.family.qwen import MARKER
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def qwen_tokenizer_json() -> str:
     )
     tokenizer = converter.converted()
     tokenizer.normalizer = normalizers.NFC()
-    assert {name: tokenizer.token_to_id(name) for name in QWEN_ADDED_TOKENS} == QWEN_ADDED_TOKENS
+    if {name: tokenizer.token_to_id(name) for name in QWEN_ADDED_TOKENS} != QWEN_ADDED_TOKENS:
+        raise CheckpointError("The installed qwen-tokenizer has another vocabulary. Install version 0.3.")
     text: str = tokenizer.to_str()
     return text
 

@@ -10,7 +10,6 @@ never another in silence.
 from __future__ import annotations
 
 import logging
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -30,24 +29,34 @@ def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -
     """`auto` is sdpa on the CPU; on CUDA it is flash-attention for packs that share nothing, and FlexAttention."""
     if attention not in ATTENTIONS:
         raise OptionError(f"attention={attention!r} is not offered. Choose one of: {', '.join(ATTENTIONS)}.")
-    if attention == "flash_attention_2" and (obstacle := _flash_obstacle(device, dtype)):
-        raise OptionError(f'attention="flash_attention_2" cannot run: {obstacle}. Use attention="auto" or "sdpa".')
+    obstacle = None
+    if attention == "flash_attention_2":
+        obstacle = _flash_obstacle(device, dtype)
+    if attention in ("flash_attention_2", "flex"):
+        obstacle = obstacle or _flex_obstacle(device)
+    if obstacle:
+        raise OptionError(f'attention="{attention}" cannot run: {obstacle}. Use attention="auto" or "sdpa".')
     if attention != "auto":
         return attention
     if device.type != "cuda":
         return "sdpa"
-    if obstacle := _flex_obstacle():
+    if obstacle := _flex_obstacle(device):
         logger.warning("Attention runs as sdpa with a dense mask, because %s.", obstacle)
         return "sdpa"
     return "flex" if _flash_obstacle(device, dtype) else "flash_attention_2"
 
 
-def _flex_obstacle() -> str | None:
+def _flex_obstacle(device: torch.device) -> str | None:
+    """Why FlexAttention cannot run. On CUDA it is compiled, so one small product is the only proof."""
     try:
-        import torch.nn.attention.flex_attention  # noqa: F401
-    except ImportError as error:
-        return f"this torch has no FlexAttention ({error})"
-    return None if find_spec("triton") else "FlexAttention on CUDA needs triton, which is not installed"
+        from torch.nn.attention.flex_attention import flex_attention  # noqa: F401
+
+        if device.type == "cuda":
+            sample = torch.zeros(1, 1, 128, 64, device=device, dtype=torch.float32)
+            _compiled_flex()(sample, sample, sample)
+    except Exception as error:
+        return f"FlexAttention does not work here ({type(error).__name__}: {error})"
+    return None
 
 
 def _flash_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -55,8 +64,16 @@ def _flash_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
         return f"it needs a CUDA device, and this is {device.type}"
     if dtype not in (torch.float16, torch.bfloat16):
         return f"it needs float16 or bfloat16, and this is {str(dtype).removeprefix('torch.')}"
-    if find_spec("flash_attn") is None:
-        return "the package flash-attn is not installed"
+    return _flash_works(device)
+
+
+def _flash_works(device: torch.device) -> str | None:
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "it needs an Ampere GPU or a newer one"
+    try:
+        import flash_attn  # noqa: F401
+    except ImportError as error:
+        return f"the package flash-attn cannot be imported ({error})"
     return None
 
 
@@ -76,7 +93,7 @@ def dense_mask(pack: Pack, rows: int, columns: int, dtype: torch.dtype, device: 
 
     Padded to `rows` tokens and `columns` inherited ones. Padding sees itself only, so that no row is empty.
     """
-    seen = torch.zeros(rows, columns + rows, dtype=torch.bool)
+    seen = torch.zeros(rows, columns + rows, dtype=torch.bool, device="cpu")
     seen[:, columns:].fill_diagonal_(True)
     tokens, inherited = len(pack.ids), pack.inherited
     visible = torch.from_numpy(pack.mask())
@@ -108,9 +125,11 @@ def sdpa(
 ) -> tuple[Tensor, None]:
     """torch's own kernels with a dense mask."""
     key, value = _with_inherited(module, key, value, keys_values)
-    grouped = key.shape[1] != query.shape[1]
+    if query.is_cuda:
+        # With a mask, CUDA's fast kernels want as many key heads as query heads.
+        key, value = (states.repeat_interleave(query.shape[1] // key.shape[1], 1) for states in (key, value))
     out = functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=grouped
+        query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=key.shape[1] != query.shape[1]
     )
     return out.transpose(1, 2), None
 
@@ -165,6 +184,7 @@ def flash(
     *,
     keys_values: Tensor,
     sequence_starts: Tensor | None = None,
+    longest: int = 0,
     **rest: Any,
 ) -> tuple[Tensor, None]:
     """flash-attention for a pack that shares nothing: its prompts lie one after the other. FlexAttention otherwise."""
@@ -173,7 +193,6 @@ def flash(
     from flash_attn import flash_attn_varlen_func
 
     _with_inherited(module, key, value, keys_values)
-    longest = int(sequence_starts.diff().max())
     out = flash_attn_varlen_func(
         *(states[0].transpose(0, 1) for states in (query, key, value)),
         cu_seqlens_q=sequence_starts,
@@ -195,8 +214,8 @@ def block_mask(pack: Pack, rows: int, columns: int, device: torch.device) -> Any
 
     # Padding gets places past the end of the trie, each with an end just behind it: it sees itself, nobody sees it.
     beyond = int(pack.ends.max(initial=0))
-    places = torch.full((columns + rows,), beyond, dtype=torch.long)
-    places[columns:] += torch.arange(rows)
+    places = torch.full((columns + rows,), beyond, dtype=torch.long, device="cpu")
+    places[columns:] += torch.arange(rows, device="cpu")
     ends = places.clone()
     ends[columns:] += 1
     for source, target in ((slice(0, pack.inherited), 0), (slice(pack.inherited, None), columns)):
@@ -204,9 +223,10 @@ def block_mask(pack: Pack, rows: int, columns: int, device: torch.device) -> Any
         places[target : target + count] = torch.from_numpy(pack.keys[source])
         ends[target : target + count] = torch.from_numpy(pack.ends[source])
     places, ends = places.to(device), ends.to(device)
+    own = places[columns:]
 
     def sees(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        place = places[columns + query]
+        place = own[query]
         return (places[key] <= place) & (place < ends[key])
 
     return create_block_mask(sees, None, None, rows, columns + rows, device=str(device))
@@ -219,7 +239,7 @@ def sequence_starts(pack: Pack) -> Tensor | None:
     jumps = np.flatnonzero(np.diff(pack.positions) != 1) + 1
     if pack.inherited or not len(starts) or not np.array_equal(starts[1:], jumps):
         return None
-    return torch.tensor([*starts.tolist(), len(pack.ids)], dtype=torch.int32)
+    return torch.tensor([*starts.tolist(), len(pack.ids)], dtype=torch.int32, device="cpu")
 
 
 _flex_cache: list[Any] = []

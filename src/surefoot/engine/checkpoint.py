@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
-from surefoot.errors import CheckpointError, LoadError
+from surefoot.errors import CheckpointError, LoadError, OptionError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +39,12 @@ class Checkpoint:
     config: dict[str, Any]
     tensors: dict[str, TensorPlace]
 
+    def setting(self, name: str) -> Any:
+        """A value of config.json that has to be there."""
+        if self.config.get(name) is None:
+            raise CheckpointError(f"{self.folder / 'config.json'} says nothing about {name!r}. {AGAIN}")
+        return self.config[name]
+
     def read(self, name: str) -> Tensor:
         """One tensor, as stored."""
         place = self.tensors[name]
@@ -59,10 +65,7 @@ def open_checkpoint(model: str | Path, revision: str | None = None) -> Checkpoin
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise LoadError(f"{folder} has no config.json, so it is not a model folder.")
-    try:
-        config = json.loads(config_file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{config_file} is not JSON ({error}). {AGAIN}") from error
+    config = _read_json(config_file)
     tensors: dict[str, TensorPlace] = {}
     for file in _weight_files(folder):
         tensors |= _list_tensors(file)
@@ -72,6 +75,8 @@ def open_checkpoint(model: str | Path, revision: str | None = None) -> Checkpoin
 def _find_folder(model: str | Path, revision: str | None) -> Path:
     folder = Path(model).expanduser()
     if folder.is_dir():
+        if revision is not None:
+            raise OptionError(f"revision={revision!r} is for models of the hub, and {folder} is a folder here.")
         return folder
     if not HUB_ID.fullmatch(str(model)):
         raise LoadError(f"{str(model)!r} is neither a folder here nor a hub id such as 'Qwen/Qwen2.5-Math-PRM-7B'.")
@@ -89,7 +94,9 @@ def _find_folder(model: str | Path, revision: str | None) -> Path:
 def _weight_files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        weight_map = _read_json(index).get("weight_map")
+        if not isinstance(weight_map, dict):
+            raise CheckpointError(f"{index} has no weight_map. {AGAIN}")
         files = [folder / name for name in sorted(set(weight_map.values()))]
         missing = [file.name for file in files if not file.is_file()]
         if missing:
@@ -99,6 +106,16 @@ def _weight_files(folder: Path) -> list[Path]:
     if not files:
         raise CheckpointError(f"{folder} has no .safetensors file. Pickled weights are not loaded; convert them first.")
     return files
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{file} is not JSON ({error}). {AGAIN}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file} holds no JSON object. {AGAIN}")
+    return content
 
 
 def _list_tensors(file: Path) -> dict[str, TensorPlace]:

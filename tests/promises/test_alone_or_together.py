@@ -6,6 +6,7 @@ alone come from a plain forward pass of transformers' own model, written in `ref
 
 from __future__ import annotations
 
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +25,8 @@ steps = st.lists(st.sampled_from(["so", "one", "1 + 1 = 2", "x", "\n", "。", "t
 texts = steps.map(" ".join)
 solutions = st.lists(texts, min_size=1, max_size=4)
 groups = st.lists(st.tuples(st.sampled_from(["q", "q q", "Why?", ""]), solutions), min_size=1, max_size=8)
-relaxed = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = int(os.environ.get("SUREFOOT_EXAMPLES", "1000"))
+relaxed = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +63,7 @@ def test_packed_in_any_order_and_size(
 
 
 @given(rounds=st.lists(st.lists(solutions, min_size=1, max_size=4), min_size=1, max_size=4), room=st.integers(1, 300))
-@relaxed
+@settings(relaxed, max_examples=EXAMPLES // 2)
 def test_through_a_session(
     scorer: surefoot.Scorer, reference: Reference, rounds: list[list[list[str]]], room: int
 ) -> None:
@@ -72,7 +74,7 @@ def test_through_a_session(
 
 
 @given(items=groups, window=st.integers(1, 9))
-@settings(relaxed, max_examples=300)
+@settings(relaxed, max_examples=EXAMPLES // 4)
 def test_through_a_stream(
     scorer: surefoot.Scorer, reference: Reference, items: list[tuple[str, list[str]]], window: int
 ) -> None:

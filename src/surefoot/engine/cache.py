@@ -73,7 +73,8 @@ class TreeCache:
         tokens = asked[slot_of[asked] < 0]
         self._make_room(len(tokens), slot_of[asked])
         while len(tokens):
-            queries = tokens[: self._runner.budget]
+            # Equal shares: a full pack with a tiny one behind it would take longer.
+            queries = tokens[: -(-len(tokens) // -(-len(tokens) // self._runner.budget))]
             near = np.unique(np.concatenate([path for path in paths if np.isin(queries, path).any()]))
             # An ancestor of a query either is a query itself or has its slot already, for it comes first.
             inherited = near[slot_of[near] >= 0]

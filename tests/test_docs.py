@@ -16,15 +16,17 @@ HUB_ID = "Qwen/Qwen2.5-Math-PRM-7B"
 
 
 @pytest.fixture(autouse=True)
-def hub(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hub(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub's place is taken by the small checkpoint; all code behind the download is the real one."""
     import huggingface_hub
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *args, **options: str(checkpoint))
+    monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path / "scores.sqlite"))
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [text for name, text in fenced if name == language]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -41,6 +43,15 @@ def test_python_blocks_run_in_their_order(page: Path) -> None:
 def test_commands_run(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("solutions.jsonl").write_text('{"question": "What is 1 + 1?", "steps": ["1 + 1 = 2."]}\n')
+    Path("ProcessBench").mkdir()
+    Path("ProcessBench/gsm8k.json").write_text('[{"problem": "What is 1 + 1?", "steps": ["1 + 1 = 2."], "label": -1}]')
+    Path("prmbench.jsonl").write_text(
+        '{"idx": "1", "classification": "circular", "modified_question": "What is 1 + 1?", '
+        '"modified_process": ["1. 1 + 1 = 3."], "error_steps": [1]}\n'
+    )
+    Path("rollouts.jsonl").write_text(
+        '{"question": "What is 1 + 1?", "steps": ["So \\\\boxed{2}."], "ground_truth": "2", "qwen_prm": [0.9]}\n'
+    )
     text = "".join(block for page in PAGES for block in blocks(page, ""))
     commands = [words for words in _commands(text) if words[0] == "surefoot"]
     assert len(commands) >= 3

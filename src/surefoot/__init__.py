@@ -8,6 +8,7 @@ Importing this package does not import torch; loading a model does.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from surefoot.errors import SurefootError
@@ -16,10 +17,11 @@ from surefoot.solution import Solution, Step
 from surefoot.split import split
 
 if TYPE_CHECKING:
+    from surefoot import evaluate
     from surefoot.scorer import Scorer, load
 
 __version__ = "0.1.0"
-__all__ = ["Scorer", "Solution", "SolutionScore", "Step", "StepScore", "SurefootError", "load", "split"]
+__all__ = ["Scorer", "Solution", "SolutionScore", "Step", "StepScore", "SurefootError", "evaluate", "load", "split"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,4 +29,6 @@ def __getattr__(name: str) -> Any:
         from surefoot import scorer
 
         return getattr(scorer, name)
+    if name == "evaluate":
+        return import_module("surefoot.evaluate")
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

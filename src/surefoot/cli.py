@@ -18,6 +18,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TextIO
 
 import surefoot
+from surefoot.cli_eval import add_eval
 from surefoot.errors import InputError, SurefootError
 from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
@@ -70,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_model_options(check, positional=True)
     check.set_defaults(run=_check)
+
+    add_eval(commands, _add_model_options, _load)
     return parser
 
 
@@ -79,12 +82,12 @@ SCORE = (
 )
 
 
-def _add_model_options(parser: argparse.ArgumentParser, *, positional: bool = False) -> None:
+def _add_model_options(parser: argparse.ArgumentParser, *, positional: bool = False, required: bool = True) -> None:
     about = "folder or hub id of a PRM"
     if positional:
         parser.add_argument("model", metavar="MODEL", help=about)
     else:
-        parser.add_argument("--model", required=True, help=about)
+        parser.add_argument("--model", required=required, help=about)
     parser.add_argument("--revision", help="branch, tag or commit on the hub")
     parser.add_argument("--quantize", choices=("nf4", "int8"), help="linear layers in 4 bits, or in 8 (CPU only)")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")

@@ -28,3 +28,7 @@ class CheckpointError(LoadError):
 
 class MissingDependencyError(LoadError, ImportError):
     """An optional package that the request needs is not installed."""
+
+
+class CacheError(SurefootError):
+    """A store of scores that cannot be opened, read or written."""

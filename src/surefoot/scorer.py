@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -21,6 +21,7 @@ from tqdm import tqdm
 from surefoot.engine.attention import choose_attention
 from surefoot.engine.cache import TreeCache
 from surefoot.engine.checkpoint import open_checkpoint
+from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.machine import choose_device, choose_dtype
 from surefoot.engine.quantize import QUANTIZATIONS, Quantization, require
 from surefoot.engine.runner import Runner
@@ -29,6 +30,7 @@ from surefoot.errors import InputError, MissingDependencyError, OptionError
 from surefoot.family import Family, TextEncoder, find_family
 from surefoot.prompt import Prompt
 from surefoot.result import SolutionScore, StepScore, StepStatus
+from surefoot.score_cache import ScoreCache, Scores
 from surefoot.solution import Solution
 from surefoot.split import split as split_solution
 
@@ -110,7 +112,8 @@ def load(
         compile=False if quantize == "int8" else compile,
     )
     limit = min(weights.context, max_tokens or weights.context)
-    return Scorer(name, kind, TextEncoder.from_folder(checkpoint.folder), runner, limit)
+    mark = fingerprint(checkpoint, family=kind.name, dtype=str(number), quantize=quantize or "none")
+    return Scorer(name, kind, TextEncoder.from_folder(checkpoint.folder), runner, limit, mark)
 
 
 @dataclass(frozen=True)
@@ -126,10 +129,14 @@ class _Job:
 class Scorer:
     """A loaded PRM. Made by `surefoot.load`."""
 
-    def __init__(self, name: str, family: Family, encoder: TextEncoder, runner: Runner, limit: int) -> None:
+    def __init__(
+        self, name: str, family: Family, encoder: TextEncoder, runner: Runner, limit: int, fingerprint: str
+    ) -> None:
         self.name = name
         self.family = family
         self.max_tokens = limit
+        self.fingerprint = fingerprint
+        """What this model computes, as a hash: see `engine.fingerprint`."""
         self._encoder = encoder
         self._runner = runner
 
@@ -157,14 +164,16 @@ class Scorer:
         closing: bool = True,
         system: str | None = None,
         progress: bool = False,
+        cache: ScoreCache | None = None,
     ) -> list[SolutionScore]:
         """Scores pairs of question and solution together. Each gets the scores it would get alone.
 
-        All items are read before the first is scored, so a malformed one is reported without losing work.
+        All items are read before the first is scored, so a malformed one is reported without losing work. With a
+        `cache`, what it holds is not computed again.
         """
         asked = list(items)
         with _Progress(len(asked), shown=progress) as bar:
-            scores = partial(self._runner.scores, done=bar.update)
+            scores = self._scores(bar, cache)
             results = self.score_with(scores, asked, split=split, closing=closing, system=system)
             bar.settle(results)
             return results
@@ -178,18 +187,20 @@ class Scorer:
         system: str | None = None,
         progress: bool = False,
         window: int = 1024,
+        cache: ScoreCache | None = None,
     ) -> Iterator[SolutionScore]:
         """Scores any number of pairs, a window of them at a time, and yields the results in their order.
 
         A malformed item does not end the stream: its result is unscored and its reason says what is wrong with it.
-        Solutions of one question should stand together: what they share is found within a window.
+        Solutions of one question should stand together: what they share is found within a window. With a `cache`, what
+        it holds is not computed again.
         """
         if window < 1:
             raise OptionError(f"window={window} holds nothing. Give a number above 0.")
 
         def stream() -> Iterator[SolutionScore]:
             with _Progress(len(items) if isinstance(items, Sized) else None, shown=progress) as bar:
-                scores = partial(self._runner.scores, done=bar.update)
+                scores = self._scores(bar, cache)
                 waiting, first = iter(items), 0
                 while some := list(islice(waiting, window)):
                     results = self.score_with(
@@ -213,7 +224,7 @@ class Scorer:
 
     def score_with(
         self,
-        scores: Callable[[Sequence[Prompt]], Sequence[torch.Tensor]],
+        scores: Scores,
         items: Sequence[Item],
         *,
         split: str,
@@ -247,6 +258,10 @@ class Scorer:
         return [
             next(results) if isinstance(job, _Job) else SolutionScore((), self.name, reason=str(job)) for job in jobs
         ]
+
+    def _scores(self, bar: _Progress, cache: ScoreCache | None) -> Scores:
+        scores = partial(self._runner.scores, done=bar.update)
+        return scores if cache is None else cache.wrap(self.fingerprint, scores)
 
     def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> _Job:
         if not isinstance(item, tuple | list) or len(item) != 2:

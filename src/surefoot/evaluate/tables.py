@@ -1,0 +1,133 @@
+"""Results as a person reads them in a terminal.
+
+The rule: percentages with one digit, a dash for what is not defined, intervals in brackets, and every note in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from surefoot.evaluate.interval import Interval
+
+if TYPE_CHECKING:
+    from surefoot.evaluate.best_of_n import BestOfNResult, Curve
+    from surefoot.evaluate.prmbench import ClassResult, PRMBenchResult
+    from surefoot.evaluate.processbench import GroupResult, ProcessBenchResult, Share
+
+DASH = "-"
+
+
+def percent(value: float | None, interval: Interval | None = None) -> str:
+    """`82.4`, or `82.4 [79.0-85.6]`."""
+    if value is None:
+        return DASH
+    text = f"{100 * value:.1f}"
+    return text if interval is None else f"{text} [{100 * interval.low:.1f}-{100 * interval.high:.1f}]"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need to be: the first to the left, the others to the right."""
+    everything = [head, *rows]
+    widths = [max(len(row[column]) for row in everything) for column in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        return "  ".join([row[0].ljust(len(first)), *rest]).rstrip()
+
+    return "\n".join([line(head), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def processbench_tables(result: ProcessBenchResult) -> str:
+    """The splits, with the published row beside them, then the breakdowns."""
+    published = result.published
+    head = ["split", "error", "correct", "F1", "solutions", "unscored"]
+    rows = [_group(split) for split in result.splits]
+    if len(result.splits) > 1:
+        rows.append(["average", "", "", percent(result.f1, result.f1_interval), "", ""])
+    if published is not None:
+        head.append("published F1")
+        known = {name: f"{cell[2]:.1f}" for name, cell in published.splits.items()} | {
+            "average": f"{published.average:.1f}"
+        }
+        rows = [[*row, known.get(row[0], DASH)] for row in rows]
+    chosen = "given" if result.tuned_on is None else f"tuned on {result.tuned_on}"
+    parts = [f"ProcessBench: {result.model}, threshold {result.threshold:.4g} ({chosen})", table(head, rows)]
+    if result.positions:
+        shares = [[name, *_share(share)] for name, share in result.positions.items()]
+        parts.append(table(["first error at step", "found", "of"], shares))
+    if result.sneaky_located.total:
+        shares = [
+            ["found at the right step", *_share(result.sneaky_located)],
+            ["found at any step", *_share(result.sneaky_detected)],
+        ]
+        parts.append(table(["right answer, wrong process", "share", "of"], shares))
+    if result.generators:
+        parts.append(table(["generator", *head[1:6]], [_group(group) for group in result.generators]))
+    if published is not None:
+        parts.append(f"Published: {published.model}, {published.source}.")
+    return _join(parts, result.notes)
+
+
+def _group(group: GroupResult) -> list[str]:
+    return [
+        group.name,
+        percent(group.error.value, group.error.interval),
+        percent(group.correct.value, group.correct.interval),
+        percent(group.f1, group.f1_interval),
+        str(group.error.total + group.correct.total + group.unscored),
+        str(group.unscored),
+    ]
+
+
+def _share(share: Share) -> list[str]:
+    return [percent(share.value, share.interval), str(share.total)]
+
+
+def prmbench_tables(result: PRMBenchResult) -> str:
+    """The nine classes, the categories, and the published row beside them."""
+    rows = [_class(each) for each in (*result.classes, *([result.twins] if result.twins else []), result.overall)]
+    head = ["class", "PRMScore", "F1", "negative F1", "first error found", "solutions", "unscored steps"]
+    published = result.published
+    parts = [f"PRMBench: {result.model}, threshold {result.threshold:.4g}", table(head, rows)]
+    wholes: list[list[str]] = [["overall", percent(result.overall.prm_score)]]
+    wholes += [[name, percent(value)] for name, value in result.categories.items()]
+    if published is None:
+        parts.append(table(["category", "PRMScore"], wholes))
+    else:
+        theirs = (published.overall, published.simplicity, published.soundness, published.sensitivity)
+        beside = [[*row, f"{value:.1f}"] for row, value in zip(wholes, theirs, strict=True)]
+        parts.append(table(["category", "PRMScore", "published"], beside))
+        parts.append(f"Published: {published.model}, {published.source}.")
+    return _join(parts, result.notes)
+
+
+def _class(each: ClassResult) -> list[str]:
+    found, errors = each.first_errors
+    return [
+        each.name,
+        percent(each.prm_score, each.interval),
+        percent(each.decisions.f1),
+        percent(each.decisions.negative_f1),
+        percent(found / errors if errors else None),
+        str(each.solutions),
+        str(each.unscored_steps),
+    ]
+
+
+def best_of_n_tables(result: BestOfNResult) -> str:
+    """One row a way to choose, one column an N."""
+    head = ["accuracy by N", *map(str, result.ns)]
+    rows = [_curve(f"best by {rule}", curve) for rule, curve in result.best.items()]
+    rows += [_curve(f"vote weighted by {rule}", curve) for rule, curve in result.weighted.items()]
+    rows += [_curve("majority vote", result.majority), _curve("oracle", result.oracle)]
+    title = f"Best of N: {result.model}, {result.problems} problems, {result.solutions} solutions"
+    return _join([title, table(head, rows)], result.notes)
+
+
+def _curve(name: str, curve: Curve) -> list[str]:
+    return [name, *(percent(point.value, point.interval) for point in curve.values())]
+
+
+def _join(parts: Sequence[str], notes: Sequence[str]) -> str:
+    return "\n\n".join([*parts, *(["\n".join(f"note: {note}" for note in notes)] if notes else [])])

@@ -1,0 +1,82 @@
+"""Every threshold at once: what ProcessBench's accuracies are as the threshold moves.
+
+The rule: exact, not a grid. A solution's verdict changes only where the threshold passes one of its scores, so the
+accuracies are constant between neighbouring scores; each stretch is one point of the sweep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """A solution whose steps all have a score: their indices and scores, and the index of its first wrong step."""
+
+    steps: tuple[tuple[int, float], ...]
+    label: int
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Thresholds from `low` (included) to `high` (not included), all with the same verdicts."""
+
+    low: float
+    high: float
+    error: float
+    """Share of the erroneous solutions whose first error is found."""
+    correct: float
+    """Share of the correct solutions in which none is found."""
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of both."""
+        return harmonic_mean(self.error, self.correct)
+
+
+def harmonic_mean(first: float, second: float) -> float:
+    """2ab / (a + b); 0 when both are 0."""
+    return 2.0 * first * second / (first + second) if first + second > 0.0 else 0.0
+
+
+def sweep(cases: Iterable[Case]) -> list[Stretch]:
+    """All stretches in the order of their thresholds; none unless both kinds of solution are there."""
+    starts: Counter[float] = Counter()  # where so many more errors are found
+    stops: Counter[float] = Counter()  # where so many of them are found no more: an earlier step is now taken for wrong
+    alarms: Counter[float] = Counter()  # where so many correct solutions are first blamed
+    errors = corrects = 0
+    for case in cases:
+        lowest = math.inf
+        errors, corrects = errors + (case.label != -1), corrects + (case.label == -1)
+        for at, score in case.steps:
+            if at == case.label and score < lowest:
+                starts[score] += 1
+                if lowest < math.inf:
+                    stops[lowest] += 1
+            lowest = min(lowest, score)
+        if case.label == -1:
+            alarms[lowest] += 1
+    if not errors or not corrects:
+        return []
+    edges = sorted({*starts, *stops, *alarms})
+    found = blamed = 0
+    points = [Stretch(-math.inf, edges[0], 0.0, 1.0)] if edges else []
+    for number, edge in enumerate(edges):
+        found += starts[edge] - stops[edge]
+        blamed += alarms[edge]
+        high = edges[number + 1] if number + 1 < len(edges) else math.inf
+        points.append(Stretch(edge, high, found / errors, (corrects - blamed) / corrects))
+    return points
+
+
+def best_threshold(cases: Iterable[Case]) -> float | None:
+    """The middle of the stretch with the highest F1, of the widest one if there are several.
+
+    None when no threshold gives an F1 above 0.
+    """
+    inner = [stretch for stretch in sweep(cases) if math.isfinite(stretch.low) and math.isfinite(stretch.high)]
+    best = max(inner, key=lambda stretch: (stretch.f1, stretch.high - stretch.low), default=None)
+    return None if best is None or best.f1 == 0.0 else (best.low + best.high) / 2.0

@@ -1,0 +1,203 @@
+"""A store of scores on disk, so that what was scored once is never computed again.
+
+The rule: the key is the content, a hash over the model's fingerprint, the token ids and the read positions; so nothing
+in here can be out of date, and a changed model, prompt or split of the steps is simply another key. Scores are written
+a few solutions at a time: a run that is killed goes on where it was. Several processes may share one store.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from surefoot.errors import CacheError
+from surefoot.prompt import Prompt
+
+if TYPE_CHECKING:
+    import torch
+
+Scores = Callable[[Sequence[Prompt]], "Sequence[torch.Tensor]"]
+
+PLACE = "SUREFOOT_CACHE"
+"""The environment variable that names the store's file."""
+
+WRITE_EVERY = 64
+"""Solutions to a transaction: a killed run loses no more than these."""
+
+SCORES_VERSION = 1
+"""Raise it when the way from token ids to a score changes: older entries are then no longer found."""
+
+_APPLICATION = 0x53756665  # written into the file, to know it again
+_BUSY_SECONDS = 60.0
+_ASK_AT_ONCE = 500  # SQLite limits the parameters of one query
+
+
+def default_place() -> Path:
+    """Where scores are kept unless said otherwise: what SUREFOOT_CACHE says, else the user's cache folder."""
+    if named := os.environ.get(PLACE):
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "surefoot" / "scores.sqlite"
+
+
+class ScoreCache:
+    """Scores by content, in one SQLite file. Give it to `scorer.score_many` or `score_stream` as `cache`."""
+
+    def __init__(self, place: str | Path | None = None) -> None:
+        self.place = default_place() if place is None else Path(place).expanduser()
+        self.hits = 0
+        """Solutions found so far, by this object."""
+        self.misses = 0
+        """Solutions that had to be computed so far."""
+        self._lock = threading.Lock()
+        if self.place.is_dir():
+            raise CacheError(f"The score cache {self.place} is a folder. Name a file in it.")
+        with self._named_errors():
+            self.place.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                self.place, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        """Closes the file. What was written stays."""
+        self._connection.close()
+
+    def __enter__(self) -> ScoreCache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def size(self) -> int:
+        """How many solutions are stored, of all models."""
+        with self._named_errors():
+            (count,) = self._connection.execute("SELECT count(*) FROM scores").fetchone()
+        return int(count)
+
+    def wrap(self, fingerprint: str, scores: Scores) -> Scores:
+        """The function `scores` of the model with this fingerprint, asked only for what is not stored yet."""
+
+        def remembered(prompts: Sequence[Prompt]) -> list[torch.Tensor]:
+            import torch
+
+            keys = [_key(fingerprint, prompt) for prompt in prompts]
+            wanted = dict(zip(keys, prompts, strict=True))
+            known = self._find(wanted)
+            missing = [(key, prompt) for key, prompt in wanted.items() if key not in known]
+            self.hits += len(prompts) - len(missing)
+            self.misses += len(missing)
+            for start in range(0, len(missing), WRITE_EVERY):
+                some = missing[start : start + WRITE_EVERY]
+                rows = scores([prompt for _, prompt in some])
+                fresh = {key: array("f", row.tolist()) for (key, _), row in zip(some, rows, strict=True)}
+                # What is not finite is no score. It is given back, and computed again when it is asked for again.
+                self._write({key: row for key, row in fresh.items() if all(map(isfinite, row))})
+                known |= fresh
+            return [torch.tensor(known[key], dtype=torch.float32) for key in keys]
+
+        return remembered
+
+    def _prepare(self) -> None:
+        # In this order: another process that makes the store writes its mark before its table.
+        (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
+        if tables and application != _APPLICATION:
+            raise CacheError(f"{self.place} is a database of another program. Name another file for the score cache.")
+        self._use_log()
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        if application != _APPLICATION:
+            self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID"
+        )
+
+    def _use_log(self) -> None:
+        """Switches to a write-ahead log, with which readers and a writer do not wait for each other.
+
+        Where the file system cannot hold one, SQLite keeps its older journal, which is as safe. While two processes
+        switch at once SQLite does not wait by itself, so it is asked again.
+        """
+        end = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
+
+    def _find(self, wanted: Mapping[bytes, Prompt]) -> dict[bytes, array[float]]:
+        found: dict[bytes, array[float]] = {}
+        keys = list(wanted)
+        for start in range(0, len(keys), _ASK_AT_ONCE):
+            some = keys[start : start + _ASK_AT_ONCE]
+            query = f"SELECT key, row FROM scores WHERE key IN ({','.join('?' * len(some))})"
+            with self._named_errors():
+                rows = self._connection.execute(query, some).fetchall()
+            for key, row in rows:
+                if len(row) != len(wanted[key].reads) * array("f").itemsize:
+                    raise CacheError(f"The score cache {self.place} is damaged: an entry is cut. Delete the file.")
+                found[key] = array("f", row)
+        return found
+
+    def _write(self, rows: dict[bytes, array[float]]) -> None:
+        with self._named_errors():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._connection.executemany(
+                    "INSERT OR IGNORE INTO scores VALUES (?, ?)", [(key, row.tobytes()) for key, row in rows.items()]
+                )
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.OperationalError as error:
+                raise CacheError(
+                    f"The score cache {self.place} cannot be used ({error}). Name another file with --cache or "
+                    f"{PLACE}, or work without one."
+                ) from error
+            except sqlite3.DatabaseError as error:
+                raise CacheError(
+                    f"The score cache {self.place} is damaged or no score cache ({error}). It holds nothing but scores "
+                    "that can be computed again: delete the file, or name another one."
+                ) from error
+            except OSError as error:
+                raise CacheError(
+                    f"The score cache {self.place} cannot be made ({error}). Name another file."
+                ) from error
+
+
+def _key(fingerprint: str, prompt: Prompt) -> bytes:
+    digest = sha256(f"{SCORES_VERSION} {fingerprint} {len(prompt.ids)} {len(prompt.reads)} ".encode())
+    digest.update(array("q", prompt.ids).tobytes())
+    digest.update(array("q", prompt.reads).tobytes())
+    return digest.digest()

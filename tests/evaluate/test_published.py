@@ -1,0 +1,83 @@
+"""Published tables: their arithmetic, and whose row is whose."""
+
+from __future__ import annotations
+
+import pytest
+
+from surefoot.evaluate.published import (
+    PRMBENCH,
+    PROCESSBENCH,
+    PublishedProcessBench,
+    published_prmbench,
+    published_processbench,
+)
+from surefoot.evaluate.threshold import harmonic_mean
+
+CELLS = [
+    pytest.param(*cell, id=f"{row.model}-{split}")
+    for row in PROCESSBENCH
+    for split, cell in row.splits.items()
+    if cell[0] is not None
+]
+
+
+def fits(error: float, correct: float, f1: float, slack: float = 0.05) -> bool:
+    """Whether numbers that round to the printed accuracies can have an F1 that rounds to the printed one."""
+    low = harmonic_mean(error - slack, correct - slack)
+    high = harmonic_mean(error + slack, correct + slack)
+    return low - slack - 1e-9 <= f1 <= high + slack + 1e-9
+
+
+@pytest.mark.parametrize(("error", "correct", "f1"), CELLS)
+def test_every_cell_keeps_the_formula(error: float, correct: float, f1: float) -> None:
+    assert fits(error, correct, f1)
+
+
+def test_the_row_that_everybody_quotes() -> None:
+    assert round(harmonic_mean(72.0, 96.4), 1) == 82.4
+    row = published_processbench("Qwen/Qwen2.5-Math-PRM-7B")
+    assert row is not None
+    assert row.splits["gsm8k"] == (72.0, 96.4, 82.4)
+
+
+@pytest.mark.parametrize(
+    ("error", "correct", "f1"), [(43.8, 62.2, 53.6), (10.9, 51.9, 16.9)], ids=["Skywork-7B", "RLHFlow-Deepseek"]
+)
+def test_misprints_of_the_copies_break_it(error: float, correct: float, f1: float) -> None:
+    assert not fits(error, correct, f1)
+
+
+@pytest.mark.parametrize("row", PROCESSBENCH, ids=lambda row: row.model)
+def test_the_average_is_plain(row: PublishedProcessBench) -> None:
+    f1s = [cell[2] for cell in row.splits.values()]
+    assert len(f1s) == 4
+    assert sum(f1s) / 4 == pytest.approx(row.average, abs=0.1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("Qwen/Qwen2.5-Math-PRM-7B", "Qwen2.5-Math-PRM-7B"),
+        ("/models/Qwen2.5-Math-PRM-72B/", "Qwen2.5-Math-PRM-72B"),
+        ("C:\\models\\Qwen2.5-Math-7B-PRM800K", "Qwen2.5-Math-7B-PRM800K"),
+        ("sail/ActPRM", "ActPRM"),
+        ("sail/ActPRM-X", "ActPRM-X"),
+        ("jinachris/Qwen2.5-Math-7B-PRM800K", None),
+        ("axolotl-ai-co/Qwen2.5-Math-PRM-7B", None),
+        ("some/other-model", None),
+        ("", None),
+    ],
+)
+def test_whose_row_it_is(name: str, model: str | None) -> None:
+    row = published_processbench(name)
+    assert (row and row.model) == model
+
+
+def test_names_are_told_apart() -> None:
+    """No name leads to another model's row."""
+    for row in PROCESSBENCH:
+        for name in row.names:
+            assert published_processbench(name) is row
+    for other in PRMBENCH:
+        for name in other.names:
+            assert published_prmbench(name) is other

@@ -1,0 +1,293 @@
+"""The score cache: hits, misses, two processes, a killed one, and damaged files."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+import surefoot
+from surefoot import score_cache
+from surefoot.errors import CacheError
+from surefoot.prompt import Prompt
+from surefoot.score_cache import WRITE_EVERY, ScoreCache, default_place
+
+ITEMS = [("What is 1 + 1?", ["1 + 1 = 2."]), ("What is 2 + 2?", ["2 + 2 = 4.", "So 4."]), ("What?", [" "])]
+
+
+class Model:
+    """Counts what it is asked for. The score tells the model and the token."""
+
+    def __init__(self, shift: float = 0.0) -> None:
+        self.asked: list[int] = []
+        self.shift = shift
+
+    def scores(self, prompts: Sequence[Prompt]) -> list[torch.Tensor]:
+        self.asked.append(len(prompts))
+        return [torch.tensor([prompt.ids[at] + self.shift for at in prompt.reads]) for prompt in prompts]
+
+
+def prompts(*ids: int) -> list[Prompt]:
+    return [Prompt((number, number + 1), (0, 1), 1) for number in ids]
+
+
+def lists(rows: Sequence[torch.Tensor]) -> list[list[float]]:
+    return [row.tolist() for row in rows]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "scores.sqlite"
+
+
+def test_what_is_there_is_not_computed_again(place: Path) -> None:
+    model = Model(0.5)
+    with ScoreCache(place) as cache:
+        first = cache.wrap("m", model.scores)(prompts(1, 2, 3, 2))
+        assert model.asked == [3]
+    with ScoreCache(place) as cache:
+        again = cache.wrap("m", model.scores)(prompts(3, 4, 1))
+        assert model.asked == [3, 1]
+        assert (cache.hits, cache.misses, cache.size) == (2, 1, 4)
+    assert lists(first) == [[1.5, 2.5], [2.5, 3.5], [3.5, 4.5], [2.5, 3.5]]
+    assert lists(again) == [[3.5, 4.5], [4.5, 5.5], [1.5, 2.5]]
+    assert all(row.dtype == torch.float32 for row in again)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Prompt((1, 2, 3), (1,), 1),
+        Prompt((1, 2), (0,), 1),
+        Prompt((1, 2), (0, 1), 1),
+        Prompt((2, 1), (1,), 1),
+        Prompt((1,), (0,), 1),
+    ],
+    ids=["more ids", "another read", "more reads", "another order", "fewer ids"],
+)
+def test_other_content_is_another_entry(place: Path, other: Prompt) -> None:
+    model = Model()
+    with ScoreCache(place) as cache:
+        scores = cache.wrap("m", model.scores)
+        scores([Prompt((1, 2), (1,), 1)])
+        scores([other])
+        assert cache.size == 2
+        scores([Prompt((1, 2), (1,), 0)])  # how much of it is the question changes no score
+        assert cache.size == 2
+
+
+def test_another_model_is_another_entry(place: Path) -> None:
+    with ScoreCache(place) as cache:
+        one = cache.wrap("one", Model(0.25).scores)(prompts(1))
+        two = cache.wrap("two", Model(0.75).scores)(prompts(1))
+        assert lists(one) == [[1.25, 2.25]]
+        assert lists(two) == [[1.75, 2.75]]
+
+
+def test_a_new_way_to_score_forgets_the_old(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model()
+    with ScoreCache(place) as cache:
+        cache.wrap("m", model.scores)(prompts(1))
+        monkeypatch.setattr(score_cache, "SCORES_VERSION", 2)
+        cache.wrap("m", model.scores)(prompts(1))
+    assert model.asked == [1, 1]
+
+
+def test_scores_are_written_a_few_at_a_time(place: Path) -> None:
+    """The model fails in the third portion; the first two are kept."""
+
+    class Failing(Model):
+        def scores(self, prompts: Sequence[Prompt]) -> list[torch.Tensor]:
+            if len(self.asked) == 2:
+                raise RuntimeError("power cut")
+            return super().scores(prompts)
+
+    everything = prompts(*range(3 * WRITE_EVERY))
+    with ScoreCache(place) as cache, pytest.raises(RuntimeError, match="power cut"):
+        cache.wrap("m", Failing().scores)(everything)
+    model = Model()
+    with ScoreCache(place) as cache:
+        assert cache.size == 2 * WRITE_EVERY
+        assert len(cache.wrap("m", model.scores)(everything)) == 3 * WRITE_EVERY
+    assert model.asked == [WRITE_EVERY]
+
+
+def test_what_is_not_finite_is_given_back_and_not_kept(place: Path) -> None:
+    with ScoreCache(place) as cache:
+        (row,) = cache.wrap("m", Model(math.nan).scores)(prompts(1))
+        assert all(math.isnan(value) for value in row.tolist())
+        cache.wrap("n", Model(math.inf).scores)(prompts(1))
+        assert cache.size == 0
+
+
+def test_the_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path / "mine.sqlite"))
+    assert default_place() == tmp_path / "mine.sqlite"
+    ScoreCache().close()
+    assert (tmp_path / "mine.sqlite").is_file()
+    monkeypatch.delenv("SUREFOOT_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_place() == tmp_path / "xdg" / "surefoot" / "scores.sqlite"
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, and long enough to be read as a header" * 9, b"SQLite format 3\0" + b"x" * 600]
+)
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "bad.sqlite"
+    file.write_bytes(content)
+    with pytest.raises(CacheError, match=r"bad.sqlite is damaged or no score cache .*delete the file"):
+        ScoreCache(file)
+    assert file.read_bytes() == content
+
+
+def test_damage_inside_the_file_is_named(place: Path) -> None:
+    with ScoreCache(place) as cache:
+        cache.wrap("m", Model().scores)(prompts(*range(2000)))
+    raw = bytearray(place.read_bytes())
+    raw[4096:] = b"\xff" * (len(raw) - 4096)
+    place.write_bytes(raw)
+    with ScoreCache(place) as cache, pytest.raises(CacheError, match="damaged"):
+        cache.wrap("m", Model().scores)(prompts(*range(2000)))
+
+
+def test_an_entry_that_is_cut_is_damage(place: Path) -> None:
+    with ScoreCache(place) as cache:
+        cache.wrap("m", Model().scores)(prompts(1))
+        connection = sqlite3.connect(place)
+        connection.execute("UPDATE scores SET row = x'000000'")
+        connection.commit()
+        connection.close()
+        with pytest.raises(CacheError, match="an entry is cut"):
+            cache.wrap("m", Model().scores)(prompts(1))
+
+
+def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "theirs.sqlite"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE scores (mine TEXT)")
+    connection.commit()
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(CacheError, match="a database of another program"):
+        ScoreCache(file)
+    assert file.read_bytes() == before
+
+
+def test_places_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="is a folder"):
+        ScoreCache(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CacheError, match="cannot be made"):
+        ScoreCache(tmp_path / "file" / "scores.sqlite")
+
+
+# --- with a real model ---------------------------------------------------------------------------------------------
+
+
+def test_the_same_results_from_the_cache(scorer: surefoot.Scorer, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = scorer.score_many(ITEMS)
+    with ScoreCache(place) as cache:
+        first = scorer.score_many(ITEMS, cache=cache)
+        assert (cache.hits, cache.misses) == (0, 3)
+
+        def no(*_: object, **__: object) -> list[torch.Tensor]:
+            raise AssertionError("computed again")
+
+        monkeypatch.setattr(scorer._runner, "scores", no)
+        again = scorer.score_many(ITEMS, cache=cache)
+        streamed = list(scorer.score_stream(ITEMS, cache=cache))
+    assert [row.step_scores for row in again] == [row.step_scores for row in first]
+    assert [row.step_scores for row in streamed] == [row.step_scores for row in first]
+    assert [row.reason for row in again] == [row.reason for row in plain]
+    for one, two in zip(plain, first, strict=True):
+        assert one.step_scores == pytest.approx(two.step_scores, abs=1e-5)
+
+
+def test_another_dtype_or_system_message_is_computed(checkpoint: Path, scorer: surefoot.Scorer, place: Path) -> None:
+    with ScoreCache(place) as cache:
+        scorer.score_many(ITEMS[:1], cache=cache)
+        surefoot.load(checkpoint, dtype="bfloat16").score_many(ITEMS[:1], cache=cache)
+        scorer.score_many(ITEMS[:1], cache=cache, system="Be brief.")
+        assert (cache.hits, cache.misses) == (0, 3)
+
+
+# --- several processes ---------------------------------------------------------------------------------------------
+
+CHILD = """
+    import sys, time
+    from surefoot.prompt import Prompt
+    from surefoot.score_cache import ScoreCache
+    import torch
+
+    place, start, stop, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+
+    def scores(prompts):
+        time.sleep(pause)
+        print(len(prompts), flush=True)
+        return [torch.tensor([float(prompt.ids[0])]) for prompt in prompts]
+
+    with ScoreCache(place) as cache:
+        rows = cache.wrap("m", scores)([Prompt((number,), (0,), 0) for number in range(start, stop)])
+    assert [row.tolist() for row in rows] == [[float(number)] for number in range(start, stop)]
+"""
+
+
+def child(place: Path, start: int, stop: int, pause: float = 0.0) -> subprocess.Popen[str]:
+    program = textwrap.dedent(CHILD)
+    command = [sys.executable, "-c", program, str(place), str(start), str(stop), str(pause)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_two_processes_share_a_store(place: Path) -> None:
+    """Both open a store that is not there yet, and write overlapping parts at the same time."""
+    running = [child(place, start, start + 640, 0.01) for start in (0, 320)]
+    for process in running:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    with ScoreCache(place) as cache:
+        assert cache.size == 960
+
+
+def test_a_killed_run_goes_on_where_it_was(place: Path) -> None:
+    process = child(place, 0, 1000 * WRITE_EVERY, 0.05)
+    assert process.stdout is not None
+    for _ in range(4):
+        process.stdout.readline()  # the fourth portion is computed: at least three are written
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    with ScoreCache(place) as cache:
+        written = cache.size
+        assert written >= 3 * WRITE_EVERY
+        assert written % WRITE_EVERY == 0
+        model = Model()
+        wanted = [Prompt((number,), (0,), 0) for number in range(6 * WRITE_EVERY)]
+        rows = cache.wrap("m", model.scores)(wanted)
+        assert lists(rows) == [[float(number)] for number in range(6 * WRITE_EVERY)]
+        assert sum(model.asked) == max(0, 6 * WRITE_EVERY - written)
+
+
+def test_a_writer_waits_for_another(place: Path) -> None:
+    with ScoreCache(place) as cache:
+        other = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        import threading
+
+        threading.Timer(0.3, lambda: other.execute("COMMIT")).start()
+        started = time.monotonic()
+        cache.wrap("m", Model().scores)(prompts(1))
+        assert time.monotonic() - started > 0.2
+        assert cache.size == 1
+        other.close()

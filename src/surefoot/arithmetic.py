@@ -25,7 +25,8 @@ TOKEN = re.compile(
   | (?P<divide>\\div(?![a-zA-Z])|[÷∕])
   | (?P<approx>\\approx(?![a-zA-Z])|≈)
   | (?P<equals>==?(?![=<>]))
-  | (?P<word>\\(?:text|mathrm|textbf|textrm|mbox)\s*\{{[^{{}}]*\}}|(?:(?<=\d)-(?=[^\W\d_]{{2}}))?[^\W\d_]+(?:['’-][^\W\d_]+)*)
+  | (?P<word>\\(?:text|mathrm|textbf|textrm|mbox)\s*\{{[^{{}}]*\}}
+      |(?:(?<=\d)-(?=[^\W\d_]{{2}}))?[^\W\d_]+(?:['’-][^\W\d_]+)*)
   | (?P<skip>\\left(?![a-zA-Z])|\\right(?![a-zA-Z])|\\boxed(?![a-zA-Z])|\\q?quad(?![a-zA-Z])
       |\\[$,;:!\ ()\[\]]|\*\*(?!\s*\d+\s*=)|[$€£&]|[^\S\n]+)
   | (?P<newline>\n)
@@ -41,12 +42,18 @@ LONGEST_RUN = 120
 DEEPEST = 24
 MOST_BITS = 512
 LONGEST_NUMBER = 30
+
+
+def _set_of(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 # Words that change the value of the number beside them.
-CHANGING = frozenset(
+CHANGING = _set_of(
     "half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths eighth eighths tenth tenths "
     "twice thrice double doubled triple tripled quadruple dozen dozens hundred hundreds thousand thousands million "
     "millions billion billions trillion percent pct squared cubed less fewer more st nd rd th am pm minus plus times "
-    "divided multiplied k m".split()
+    "divided multiplied k m"
 )
 # Words that measure: two different ones in an equation mean a conversion.
 MEASURES = {
@@ -64,7 +71,7 @@ MEASURES = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-ROUNDING = frozenset("about approximately roughly around rounded rounding round nearest approx".split())
+ROUNDING = _set_of("about approximately roughly around rounded rounding round nearest approx")
 LOOKS_ROUNDED = re.compile(r"\.\d*(?:33|66|67|17|83|43|57|29|71|14|86|11|22|44|56|78|89)\d?$")
 
 
@@ -380,9 +387,9 @@ def _judge(text: str, left: _Side, right: _Side, *, approximate: bool) -> Equati
     # "3 weeks = 21 days" and "2 dollars - 50 cents" are not arithmetic alone.
     if len(measures) > 1 or (bare and (words or money)) or (len(left.tokens) == 1 and left.words):
         return unsure
-    if any(token.kind == "number" and LOOKS_ROUNDED.search(token.text) for token in left.tokens):
-        if abs(a - b) <= max(abs(a), abs(b)) / 50:
-            return unsure
+    close = abs(a - b) <= max(abs(a), abs(b)) / 50
+    if close and any(token.kind == "number" and LOOKS_ROUNDED.search(token.text) for token in left.tokens):
+        return unsure
     return Equation(start, end, a, b, False)
 
 
@@ -416,7 +423,7 @@ def _agree(a: Fraction, b: Fraction, right: _Side) -> bool:
     if any(token.kind == "percent" for token in right.tokens) and abs(b) < abs(number_value(numbers[0])):
         step /= 100
     # Cut off instead of rounded is tolerated too, but only where digits are missing.
-    return (a / step).denominator != 1 and (abs(a - b) <= step / 2 or 0 < abs(a) - abs(b) < step and a * b >= 0)
+    return (a / step).denominator != 1 and (abs(a - b) <= step / 2 or (0 < abs(a) - abs(b) < step and a * b >= 0))
 
 
 def _rounded(a: Fraction, right: _Side) -> bool:

@@ -25,12 +25,12 @@ TOKEN = re.compile(
   | (?P<divide>\\div(?![a-zA-Z])|[÷∕])
   | (?P<approx>\\approx(?![a-zA-Z])|≈)
   | (?P<equals>==?(?![=<>]))
+  | (?P<power>\^|[²³])
   | (?P<word>\\(?:text|mathrm|textbf|textrm|mbox)\s*\{{[^{{}}]*\}}
       |(?:(?<=\d)-(?=[^\W\d_]{{2}}))?[^\W\d_]+(?:['’-][^\W\d_]+)*)
   | (?P<skip>\\left(?![a-zA-Z])|\\right(?![a-zA-Z])|\\boxed(?![a-zA-Z])|\\q?quad(?![a-zA-Z])
       |\\[$,;:!\ ()\[\]]|\*\*(?!\s*\d+\s*=)|[$€£&]|[^\S\n]+)
   | (?P<newline>\n)
-  | (?P<power>\^|[²³])
   | (?P<operator>[-+*/−–()\[\]{{}}])
   | (?P<bad>\\[a-zA-Z]+|[<>!≠≤≥~_√|@\#]+)
   | (?P<stop>.)
@@ -62,7 +62,7 @@ MEASURES = {
         "cent": "cent cents penny pennies", "nickel": "nickel nickels", "dime": "dime dimes",
         "dollar": "dollar dollars buck bucks", "second": "second seconds sec secs", "minute": "minute minutes min mins",
         "hour": "hour hours hr hrs", "day": "day days", "week": "week weeks", "month": "month months",
-        "year": "year years", "inch": "inch inches in", "foot": "foot feet ft", "yard": "yard yards",
+        "year": "year years", "inch": "inch inches", "foot": "foot feet ft", "yard": "yard yards",
         "mile": "mile miles", "gram": "gram grams", "kilogram": "kilogram kilograms kg", "pound": "pound pounds lb lbs",
         "ounce": "ounce ounces oz", "meter": "meter meters metre metres", "centimeter": "centimeter centimeters cm",
         "kilometer": "kilometer kilometers km", "millimeter": "millimeter millimeters mm", "cup": "cup cups",
@@ -102,6 +102,17 @@ class _Side:
     words: tuple[str, ...]
     doubtful: bool
     trailing: tuple[str, ...] = ()
+
+
+class _Run(NamedTuple):
+    """An expression in a segment: from where to where, its tokens, and the units in it."""
+
+    first: int
+    end: int
+    tokens: list[_Token]
+    words: list[tuple[int, str]]
+    """Each word with the number of tokens before it."""
+    doubtful: bool
 
 
 class _CannotTell(Exception):
@@ -206,15 +217,17 @@ def _opens(token: _Token | None) -> bool:
     return token is not None and (token.kind in ("number", "frac") or token.text in OPENING)
 
 
-def _runs(segment: list[_Token]) -> list[tuple[int, int, list[_Token], list[str], bool]]:
-    """The expressions of a segment: first and last index, tokens, the units in them, and whether one is doubtful."""
-    runs: list[tuple[int, int, list[_Token], list[str], bool]] = []
+def _runs(segment: list[_Token]) -> list[_Run]:
+    """The expressions of a segment, in order."""
+    runs: list[_Run] = []
     at = 0
     while at < len(segment):
         if not _is_expression(segment[at]):
             at += 1
             continue
-        first, tokens, words, doubtful = at, [], [], False
+        first, doubtful = at, False
+        tokens: list[_Token] = []
+        words: list[tuple[int, str]] = []
         end = at
         while at < len(segment):
             token = segment[at]
@@ -236,19 +249,19 @@ def _runs(segment: list[_Token]) -> list[tuple[int, int, list[_Token], list[str]
                     break
                 unit = segment[at:stop]
                 doubtful = doubtful or (unit[0].start == (before.end if before else -1) and len(unit[0].text) == 1)
-                words += [word for token in unit for word in _words(token.text)]
+                words += [(len(tokens), word) for token in unit for word in _words(token.text)]
                 at = end = stop
                 continue
             if not _is_expression(token):
                 break
             per_unit = token.text == "/" and after is not None and after.kind == "word" and after.start == token.end
             if per_unit and after is not None and len(after.text) > 1 and tokens:
-                words += _words(after.text)
+                words += [(len(tokens), word) for word in _words(after.text)]
                 at = end = at + 2
                 continue
             tokens.append(token)
             at = end = at + 1
-        runs.append((first, end, tokens, words, doubtful))
+        runs.append(_Run(first, end, tokens, words, doubtful))
         at = max(at, end, first + 1)
     return runs
 
@@ -279,11 +292,12 @@ def _words(text: str) -> list[str]:
 
 def _closing_side(segment: list[_Token]) -> _Side | None:
     """The expression that stands at the end of a segment, before an equals sign."""
-    runs = _runs(segment[-2 * LONGEST_RUN :])
     segment = segment[-2 * LONGEST_RUN :]
-    if not runs or runs[-1][1] != len(segment):
+    runs = _runs(segment)
+    if not runs or runs[-1].end != len(segment) or not _has_number(runs[-1].tokens):
         return None
-    first, _, tokens, words, doubtful = runs[-1]
+    first, _, tokens, placed, doubtful = runs[-1]
+    words = [word for _, word in placed]
     start = max(_unmatched(tokens), default=-1) + 1
     if start == 0 and first > 0:
         before = segment[first - 1]
@@ -316,19 +330,26 @@ def _opening_side(segment: list[_Token]) -> _Side | None:
     """The expression that stands at the beginning of a segment, behind an equals sign."""
     segment = segment[: 2 * LONGEST_RUN]
     runs = _runs(segment)
-    if not runs or runs[0][0] != 0:
+    if not runs or runs[0].first != 0 or not _has_number(runs[0].tokens):
         return None
-    _, end, tokens, words, doubtful = runs[0]
+    _, end, tokens, placed, doubtful = runs[0]
     stop = min(_unmatched(tokens), default=len(tokens))
     if stop == len(tokens) and end < len(segment):
         after = segment[end]
         glued = after.kind == "word" and after.start == tokens[-1].end and len(after.text) == 1
         doubtful = doubtful or glued or after.kind == "bad" or _is_colon(after, tokens[-1])
     near = segment[end : end + 2] if stop == len(tokens) else []
-    trailing = tuple(word for token in near if token.kind == "word" for word in _words(token.text))
+    words = [word for place, word in placed if place < stop]
+    # Words behind the last number say what it counts, or how: "15 apples", "15 more than before".
+    trailing = [word for place, word in placed if place >= stop]
+    trailing += [word for token in near if token.kind == "word" for word in _words(token.text)]
     inner = tokens[:stop]
     doubtful = doubtful or (stop < len(tokens) and tokens[stop].text in OPENING)
-    return _Side(inner, tuple(words), doubtful or len(inner) > LONGEST_RUN, trailing) if _has_number(inner) else None
+    return (
+        _Side(inner, tuple(words), doubtful or len(inner) > LONGEST_RUN, tuple(trailing))
+        if _has_number(inner)
+        else None
+    )
 
 
 def _unmatched(tokens: Sequence[_Token]) -> list[int]:

@@ -21,6 +21,7 @@ import surefoot
 from surefoot.errors import InputError, SurefootError
 from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
+from surefoot.train.command import add_train_command
 
 if TYPE_CHECKING:
     from surefoot import Scorer, SolutionScore
@@ -70,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_model_options(check, positional=True)
     check.set_defaults(run=_check)
+
+    add_train_command(commands)
     return parser
 
 

@@ -7,11 +7,12 @@ error is right is not a question with an answer.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from surefoot.errors import InputError
+from surefoot.errors import InputError, OptionError
 
 MARK = re.compile(r"<<[^<>\n]*>>")
 WRONG_BELOW = 0.5
@@ -86,6 +87,26 @@ def stop_at_error(targets: Sequence[float | None]) -> tuple[float | None, ...]:
 def strip_marks(text: str) -> str:
     """GSM8K's calculator marks (`<<48/2=24>>`) taken out: people and models do not write them."""
     return MARK.sub("", text)
+
+
+def set_aside(
+    examples: Sequence[Example], share: float, seed: int = 0, sources: Collection[str] = ()
+) -> tuple[list[Example], list[Example]]:
+    """Parts the examples by question: those to train on, and about `share` of the questions to validate on.
+
+    No question is on both sides. With `sources`, only examples from these are validated on.
+    """
+    if not 0.0 <= share < 1.0:
+        raise OptionError(f"The share to set aside is {share}; it must lie between 0 and 1.")
+    keys = {key for key in map(question_key, {example.question for example in examples}) if _draw(key, seed) < share}
+    kept = [example for example in examples if question_key(example.question) not in keys]
+    aside = [example for example in examples if question_key(example.question) in keys]
+    return kept, [example for example in aside if not sources or example.source in sources]
+
+
+def _draw(key: str, seed: int) -> float:
+    """A number between 0 and 1 that depends on the key and the seed alone."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:6], "big") / 2**48
 
 
 def question_key(question: str) -> str:

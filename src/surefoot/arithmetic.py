@@ -14,34 +14,20 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-NUMBER = r"(?:\d{1,3}(?:(?:,|\{,\}|\\,)\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
-TOKEN = re.compile(
-    rf"""
-    (?P<mark><<[^<>\n]*>>)
-  | (?P<number>{NUMBER})
-  | (?P<percent>%|\\%)
-  | (?P<frac>\\[dt]?frac(?![a-zA-Z]))
-  | (?P<times>\\times(?![a-zA-Z])|\\cdot(?![a-zA-Z])|[×·∙⋅])
-  | (?P<divide>\\div(?![a-zA-Z])|[÷∕])
-  | (?P<approx>\\approx(?![a-zA-Z])|≈)
-  | (?P<equals>==?(?![=<>]))
-  | (?P<power>\^|[²³])
-  | (?P<word>\\(?:text|mathrm|textbf|textrm|mbox)\s*\{{[^{{}}]*\}}
-      |(?:(?<=\d)-(?=[^\W\d_]{{2}}))?[^\W\d_]+(?:['’-][^\W\d_]+)*)
-  | (?P<skip>\\left(?![a-zA-Z])|\\right(?![a-zA-Z])|\\boxed(?![a-zA-Z])|\\q?quad(?![a-zA-Z])
-      |\\[$,;:!\ ()\[\]]|\*\*(?!\s*\d+\s*=)|[$€£&]|[^\S\n]+)
-  | (?P<newline>\n)
-  | (?P<operator>[-+*/−–()\[\]{{}}])
-  | (?P<bad>\\[a-zA-Z]+|[<>!≠≤≥~_√|@\#]+)
-  | (?P<stop>.)
-    """,
-    re.VERBOSE | re.DOTALL,
+from surefoot.expression import (
+    CLOSING,
+    LONGEST_RUN,
+    OPENING,
+    CannotTell,
+    Parser,
+    Token,
+    closes,
+    is_expression,
+    joins,
+    number_value,
+    opens,
+    tokens_of,
 )
-OPENING, CLOSING = "([{", ")]}"
-LONGEST_RUN = 120
-DEEPEST = 24
-MOST_BITS = 512
-LONGEST_NUMBER = 30
 
 
 def _set_of(words: str) -> frozenset[str]:
@@ -87,18 +73,11 @@ class Equation:
     """True, False, or None: cannot tell."""
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    start: int
-    end: int
-
-
 @dataclass(frozen=True)
 class _Side:
     """One side of an equals sign: its tokens, and whether something beside them makes it doubtful."""
 
-    tokens: Sequence[_Token]
+    tokens: Sequence[Token]
     words: tuple[str, ...]
     doubtful: bool
     trailing: tuple[str, ...] = ()
@@ -109,23 +88,19 @@ class _Run(NamedTuple):
 
     first: int
     end: int
-    tokens: list[_Token]
+    tokens: list[Token]
     words: list[tuple[int, str]]
     """Each word with the number of tokens before it."""
     doubtful: bool
 
 
-class _CannotTell(Exception):
-    """The expression is not one that is understood here."""
-
-
 def check_arithmetic(text: str) -> tuple[Equation, ...]:
     """Every equation of the text that has a number on both sides, in order."""
     found: list[Equation] = []
-    segment: list[_Token] = []
-    segments: list[list[_Token]] = []
-    signs: list[_Token] = []
-    for token in _tokens(text):
+    segment: list[Token] = []
+    segments: list[list[Token]] = []
+    signs: list[Token] = []
+    for token in tokens_of(text):
         if token.kind == "mark":
             inner = check_arithmetic(token.text[2:-2])
             shift = token.start + 2
@@ -144,89 +119,19 @@ def check_arithmetic(text: str) -> tuple[Equation, ...]:
     return tuple(sorted(found, key=lambda equation: (equation.start, equation.end)))
 
 
-def number_value(text: str) -> Fraction:
-    """A number as written, thousands commas and all."""
-    digits = text.replace("{,}", "").replace("\\,", "").replace(",", "")
-    if len(digits) > LONGEST_NUMBER:
-        raise ValueError(f"A number of {len(digits)} digits is too long.")
-    return Fraction(digits)
-
-
-def numbers_in(text: str) -> list[Fraction]:
-    """Every number of the text, in order; those too long to be meant are left out."""
-    found = (token.text for token in _tokens(text) if token.kind == "number")
-    return [number_value(number) for number in found if len(number) <= LONGEST_NUMBER]
-
-
-def evaluate(expression: str) -> Fraction | None:
-    """The value of a text that is nothing but an expression, or None."""
-    tokens = [token for token in _tokens(expression) if token.kind not in ("newline", "skip")]
-    if not tokens or len(tokens) > LONGEST_RUN:
-        return None
-    try:
-        return _Parser(tokens, percent=Fraction(1, 100)).whole()
-    except _CannotTell:
-        return None
-
-
 # --- from text to sides -------------------------------------------------------------------------------------------
 
 
-def _tokens(text: str) -> list[_Token]:
-    """The tokens without white space; line ends stay where they part two expressions."""
-    raw: list[_Token] = []
-    line_start = True
-    for match in TOKEN.finditer(text):
-        kind = str(match.lastgroup)
-        token = _Token(kind, match.group(), *match.span())
-        bullet = line_start and token.text in ("-", "*", "+", "–") and text[token.end : token.end + 1].isspace()
-        if kind == "newline":
-            raw.append(token)
-            line_start = True
-        elif bullet:
-            raw.append(_Token("stop", token.text, token.start, token.end))
-            line_start = False
-        elif kind != "skip":
-            raw.append(token)
-            line_start = False
-    return [token for at, token in enumerate(raw) if token.kind != "newline" or _parts(raw, at)]
-
-
-def _parts(tokens: list[_Token], at: int) -> bool:
-    """Whether a line end parts what stands before and behind it: not beside a sign that waits for its other side."""
-    before = tokens[at - 1] if at else None
-    after = tokens[at + 1] if at + 1 < len(tokens) else None
-    waits = before is not None and (before.kind in ("equals", "approx", "times", "divide") or before.text in "+")
-    return not (waits or (after is not None and after.kind in ("equals", "approx")))
-
-
-def _is_expression(token: _Token) -> bool:
-    return token.kind in ("number", "percent", "frac", "times", "divide", "power", "operator")
-
-
-def _joins(token: _Token | None) -> bool:
-    """Whether the token links two operands."""
-    return token is not None and (token.kind in ("times", "divide") or token.text in ("+", "-", "−", "–", "*", "/"))
-
-
-def _closes(token: _Token | None) -> bool:
-    return token is not None and (token.kind in ("number", "percent") or token.text in CLOSING or token.text in "²³")
-
-
-def _opens(token: _Token | None) -> bool:
-    return token is not None and (token.kind in ("number", "frac") or token.text in OPENING)
-
-
-def _runs(segment: list[_Token]) -> list[_Run]:
+def _runs(segment: list[Token]) -> list[_Run]:
     """The expressions of a segment, in order."""
     runs: list[_Run] = []
     at = 0
     while at < len(segment):
-        if not _is_expression(segment[at]):
+        if not is_expression(segment[at]):
             at += 1
             continue
         first, doubtful = at, False
-        tokens: list[_Token] = []
+        tokens: list[Token] = []
         words: list[tuple[int, str]] = []
         end = at
         while at < len(segment):
@@ -234,25 +139,25 @@ def _runs(segment: list[_Token]) -> list[_Run]:
             before = tokens[-1] if tokens else None
             after = segment[at + 1] if at + 1 < len(segment) else None
             if token.kind == "word":
-                if _is_times(segment, at) and (_closes(before) or (tokens and end == at)):
-                    tokens.append(_Token("times", token.text, token.start, token.end))
+                if _is_times(segment, at) and (closes(before) or (tokens and end == at)):
+                    tokens.append(Token("times", token.text, token.start, token.end))
                     at += 1
                     continue
-                if _words(token.text) == ["of"] and _closes(before) and _is_share(tokens) and _opens(after):
-                    tokens.append(_Token("times", token.text, token.start, token.end))
+                if _words(token.text) == ["of"] and closes(before) and _is_share(tokens) and opens(after):
+                    tokens.append(Token("times", token.text, token.start, token.end))
                     at += 1
                     continue
                 stop = _end_of_unit(segment, at)
                 follower = segment[stop] if stop < len(segment) else None
-                goes_on = follower is None or _joins(follower) or follower.text in CLOSING or _is_times(segment, stop)
-                if not _closes(before) or not goes_on:
+                goes_on = follower is None or joins(follower) or follower.text in CLOSING or _is_times(segment, stop)
+                if not closes(before) or not goes_on:
                     break
                 unit = segment[at:stop]
                 doubtful = doubtful or (unit[0].start == (before.end if before else -1) and len(unit[0].text) == 1)
                 words += [(len(tokens), word) for token in unit for word in _words(token.text)]
                 at = end = stop
                 continue
-            if not _is_expression(token):
+            if not is_expression(token):
                 break
             per_unit = token.text == "/" and after is not None and after.kind == "word" and after.start == token.end
             if per_unit and after is not None and len(after.text) > 1 and tokens:
@@ -266,19 +171,19 @@ def _runs(segment: list[_Token]) -> list[_Run]:
     return runs
 
 
-def _is_times(segment: list[_Token], at: int) -> bool:
+def _is_times(segment: list[Token], at: int) -> bool:
     """Whether the letter x stands where a sign should."""
-    return segment[at].text in ("x", "X") and at + 1 < len(segment) and _opens(segment[at + 1])
+    return segment[at].text in ("x", "X") and at + 1 < len(segment) and opens(segment[at + 1])
 
 
-def _is_share(tokens: list[_Token]) -> bool:
+def _is_share(tokens: list[Token]) -> bool:
     """Whether the last operand is a percentage or a fraction, of which something can be taken."""
     if tokens[-1].kind == "percent" or tokens[-1].text == "}":
         return True
     return len(tokens) > 2 and tokens[-1].kind == tokens[-3].kind == "number" and tokens[-2].text == "/"
 
 
-def _end_of_unit(segment: list[_Token], at: int) -> int:
+def _end_of_unit(segment: list[Token], at: int) -> int:
     """Past up to five words in a row."""
     stop = at
     while stop < len(segment) and stop < at + 5 and segment[stop].kind == "word" and segment[stop].text not in "xX":
@@ -290,7 +195,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[^\W\d_]+", re.sub(r"^\\[a-z]+", "", text.lower()))
 
 
-def _closing_side(segment: list[_Token]) -> _Side | None:
+def _closing_side(segment: list[Token]) -> _Side | None:
     """The expression that stands at the end of a segment, before an equals sign."""
     segment = segment[-2 * LONGEST_RUN :]
     runs = _runs(segment)
@@ -310,23 +215,23 @@ def _closing_side(segment: list[_Token]) -> _Side | None:
     inner = tokens[start:]
     if start and inner:
         # "100 + (20 * 3 = 60" and "(some words) + 1 = 4" go on before what is seen of them.
-        cut = tokens[start - 1].text in OPENING and start > 1 and _joins(tokens[start - 2])
-        doubtful = doubtful or cut or _joins(inner[0])
+        cut = tokens[start - 1].text in OPENING and start > 1 and joins(tokens[start - 2])
+        doubtful = doubtful or cut or joins(inner[0])
     return _Side(inner, tuple(words), doubtful or len(inner) > LONGEST_RUN) if _has_number(inner) else None
 
 
-def _continues(segment: list[_Token], first: int) -> bool:
+def _continues(segment: list[Token], first: int) -> bool:
     """Whether the expression goes on before its first token, in a way that is not understood."""
     before, start = segment[first - 1], segment[first]
     earlier = segment[first - 2] if first > 1 else None
-    if _joins(start) and not (start.text in ("-", "−") and start.end == segment[first + 1].start != before.end):
+    if joins(start) and not (start.text in ("-", "−") and start.end == segment[first + 1].start != before.end):
         return before.kind in ("word", "bad")  # "cost per apple * 3", "79 - B - 26"
     if before.kind == "word" and _words(before.text) in (["of"], ["and"]):
-        return _closes(earlier)  # "1 and 1/4", "60% of the 5"
-    return before.text in (",", ".") and _closes(earlier) and before.end == start.start  # "16,0000"
+        return closes(earlier)  # "1 and 1/4", "60% of the 5"
+    return before.text in (",", ".") and closes(earlier) and before.end == start.start  # "16,0000"
 
 
-def _opening_side(segment: list[_Token]) -> _Side | None:
+def _opening_side(segment: list[Token]) -> _Side | None:
     """The expression that stands at the beginning of a segment, behind an equals sign."""
     segment = segment[: 2 * LONGEST_RUN]
     runs = _runs(segment)
@@ -352,7 +257,7 @@ def _opening_side(segment: list[_Token]) -> _Side | None:
     )
 
 
-def _unmatched(tokens: Sequence[_Token]) -> list[int]:
+def _unmatched(tokens: Sequence[Token]) -> list[int]:
     """Where brackets stand that have no partner."""
     waiting: list[int] = []
     alone: list[int] = []
@@ -367,17 +272,17 @@ def _unmatched(tokens: Sequence[_Token]) -> list[int]:
     return alone + waiting
 
 
-def _is_colon(token: _Token, beside: _Token) -> bool:
+def _is_colon(token: Token, beside: Token) -> bool:
     """A ratio or a time of day: 2:3, 7:30."""
     return token.text == ":" and (token.end == beside.start or beside.end == token.start) and beside.kind == "number"
 
 
-def _is_code(token: _Token) -> bool:
+def _is_code(token: Token) -> bool:
     """A time such as 0730, or a number of something."""
     return token.kind == "number" and len(token.text) > 1 and token.text[0] == "0" and token.text[1].isdigit()
 
 
-def _has_number(tokens: Sequence[_Token]) -> bool:
+def _has_number(tokens: Sequence[Token]) -> bool:
     return any(token.kind == "number" for token in tokens)
 
 
@@ -402,7 +307,7 @@ def _judge(text: str, left: _Side, right: _Side, *, approximate: bool) -> Equati
     if rounds:
         near = a != 0 and abs(a - b) <= abs(a) / 20 + 1
         return Equation(start, end, a, b, True if _rounded(a, right) else None if near else False)
-    bare = not any(_joins(token) or token.kind == "frac" for token in (*left.tokens, *right.tokens))
+    bare = not any(joins(token) or token.kind == "frac" for token in (*left.tokens, *right.tokens))
     money = "$" in text[max(0, start - 2) : end]
     measures = {MEASURES[word] for word in words if word in MEASURES} | ({"dollar"} if money else set())
     # "3 weeks = 21 days" and "2 dollars - 50 cents" are not arithmetic alone.
@@ -428,8 +333,8 @@ def _value(side: _Side, percent: Fraction = Fraction(1, 100)) -> Fraction | None
     if len(side.tokens) > LONGEST_RUN:
         return None
     try:
-        return _Parser(side.tokens, percent).whole()
-    except _CannotTell:
+        return Parser(side.tokens, percent).whole()
+    except CannotTell:
         return None
 
 
@@ -460,142 +365,3 @@ def _rounded(a: Fraction, right: _Side) -> bool:
         digits = "".join(char for char in whole if char.isdigit())
         unit = Fraction(10 ** (len(digits) - len(digits.rstrip("0")))) if digits.strip("0") else Fraction(1)
     return any(abs(a - candidate) <= unit for candidate in (value, -value, value / 100))
-
-
-# --- evaluation ----------------------------------------------------------------------------------------------------
-
-
-class _Parser:
-    """Recursive descent over the tokens of one expression, with exact numbers and limits on everything."""
-
-    def __init__(self, tokens: Sequence[_Token], percent: Fraction) -> None:
-        self._tokens = tokens
-        self._percent = percent
-        self._at = 0
-        self._depth = 0
-
-    def whole(self) -> Fraction:
-        """The value, if the tokens are one expression and nothing else."""
-        value = self._sum()
-        if self._at != len(self._tokens):
-            raise _CannotTell
-        return value
-
-    def _peek(self) -> _Token | None:
-        return self._tokens[self._at] if self._at < len(self._tokens) else None
-
-    def _take(self) -> _Token:
-        token = self._peek()
-        if token is None:
-            raise _CannotTell
-        self._at += 1
-        return token
-
-    def _sum(self) -> Fraction:
-        value = self._product()
-        while (token := self._peek()) is not None and token.text in ("+", "-", "−", "–"):
-            self._at += 1
-            other = self._product()
-            value = _limited(value + other if token.text == "+" else value - other)
-        return value
-
-    def _product(self) -> Fraction:
-        value = self._power()
-        while (token := self._peek()) is not None:
-            if token.kind == "times" or token.text == "*":
-                self._at += 1
-                value = _limited(value * self._power())
-            elif token.kind == "divide" or token.text == "/":
-                self._at += 1
-                value = _divided(value, self._power())
-            elif token.text in "([" and self._tokens[self._at - 1].end == token.start:
-                value = _limited(value * self._power())
-            else:
-                break
-        return value
-
-    def _power(self) -> Fraction:
-        value = self._operand()
-        while (token := self._peek()) is not None and token.kind == "power":
-            self._at += 1
-            exponent = Fraction("²³".index(token.text) + 2) if token.text in "²³" else self._operand()
-            if exponent.denominator != 1 or not 0 <= exponent <= 64 or (value == 0 and exponent == 0):
-                raise _CannotTell
-            if value.numerator.bit_length() * exponent > MOST_BITS or value.denominator.bit_length() * exponent > (
-                MOST_BITS
-            ):
-                raise _CannotTell
-            value = _limited(value ** int(exponent))
-        return value
-
-    def _operand(self) -> Fraction:
-        token = self._take()
-        if token.text in ("-", "−"):
-            return -self._power()
-        if token.text == "+":
-            return self._power()
-        if token.kind == "number":
-            value = self._number(token)
-        elif token.kind == "frac":
-            value = self._fraction()
-        elif token.text in OPENING:
-            value = self._group(token)
-        else:
-            raise _CannotTell
-        while (sign := self._peek()) is not None and sign.kind == "percent":
-            self._at += 1
-            value = value * self._percent
-        return value
-
-    def _number(self, token: _Token) -> Fraction:
-        if len(token.text) > LONGEST_NUMBER:
-            raise _CannotTell
-        value = number_value(token.text)
-        following = self._tokens[self._at : self._at + 3]
-        if value.denominator == 1 and len(following) == 3:
-            top, bar, bottom = following
-            written_together = top.end == bar.start and bar.end == bottom.start
-            if top.kind == bottom.kind == "number" and bar.text == "/" and written_together:
-                self._at += 3
-                share = _divided(number_value(top.text[:LONGEST_NUMBER]), number_value(bottom.text[:LONGEST_NUMBER]))
-                if not 0 < share < 1:
-                    raise _CannotTell
-                return value + share
-        if following and following[0].kind == "frac" and following[0].start == token.end:
-            self._at += 1
-            return value + self._fraction()
-        return value
-
-    def _fraction(self) -> Fraction:
-        token = self._take()
-        if token.kind == "number" and len(token.text) == 2 and token.text.isdigit():
-            return _divided(Fraction(token.text[0]), Fraction(token.text[1]))
-        if token.text != "{":
-            raise _CannotTell
-        top = self._group(token)
-        token = self._take()
-        if token.text != "{":
-            raise _CannotTell
-        return _divided(top, self._group(token))
-
-    def _group(self, opening: _Token) -> Fraction:
-        self._depth += 1
-        if self._depth > DEEPEST:
-            raise _CannotTell
-        value = self._sum()
-        if self._take().text != CLOSING[OPENING.index(opening.text)]:
-            raise _CannotTell
-        self._depth -= 1
-        return value
-
-
-def _divided(a: Fraction, b: Fraction) -> Fraction:
-    if b == 0:
-        raise _CannotTell
-    return _limited(a / b)
-
-
-def _limited(value: Fraction) -> Fraction:
-    if value.numerator.bit_length() > MOST_BITS or value.denominator.bit_length() > MOST_BITS:
-        raise _CannotTell
-    return value

@@ -161,7 +161,7 @@ def test_bases_that_cannot_be_used(tmp_path: Path, llama: Path) -> None:
         make_trainee(base)
 
 
-# --- exactness ---------------------------------------------------------------------------------------------------------
+# --- exactness ---
 
 TEN = replace(FAST, steps=10, ema=0.9, accumulate=2, shape=Shape(256, 16), mixture=Mixture({}, wrong_share=0.5))
 
@@ -249,7 +249,7 @@ def test_snapshots_are_few_and_whole(llama: Path, tmp_path: Path) -> None:
         run(llama, tmp_path / "out")
 
 
-# --- the loss ----------------------------------------------------------------------------------------------------------
+# --- the loss ---
 
 
 def test_steps_behind_the_first_error_carry_no_gradient(llama: Path) -> None:
@@ -344,7 +344,7 @@ def test_the_learning_rate_over_time(decay: str, factors: list[float]) -> None:
     assert rate_factor(6, 6, replace(settings, decay="linear", floor=0.1)) == pytest.approx(0.1)
 
 
-# --- choosing, and the ends --------------------------------------------------------------------------------------------
+# --- choosing, and the ends ---
 
 
 def test_the_threshold_is_built_into_the_head(llama: Path, tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def test_from_files_to_a_model(
 ) -> None:
     arguments = [
         "train", "--base", str(data / "base"), "--out", str(data / "out"), "--steps", "4", "--precision", "float32",
-        "--data", f"{data / 'labelled.jsonl'}=2", str(data / "worked.jsonl"), "--held-out", str(data / "held_out.jsonl"),
+        "--data", f"{data / 'labelled.jsonl'}=2", str(data / "worked.jsonl"),
+        "--held-out", str(data / "held_out.jsonl"),
         "--validation", "0.2", "--validation-from", "labelled", "--layers", "1", "--wrong-share", "0.5", "--quiet",
         "--device", "cpu",
     ]  # fmt: skip

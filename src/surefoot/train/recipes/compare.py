@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from surefoot.arithmetic import check_arithmetic, numbers_in
+from surefoot.arithmetic import check_arithmetic
+from surefoot.expression import numbers_in
 from surefoot.train.example import Example, strip_marks
 
 DOUBTFUL = 0.1

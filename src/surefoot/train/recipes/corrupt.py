@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from surefoot.arithmetic import check_arithmetic, evaluate, number_value, numbers_in
+from surefoot.arithmetic import check_arithmetic
+from surefoot.expression import evaluate, number_value, numbers_in
 from surefoot.train.recipes.worked import (
     NUMBERS,
     Calculation,

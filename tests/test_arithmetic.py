@@ -85,7 +85,7 @@ def test_a_chain_is_judged_link_by_link() -> None:
         ("7 = 5 + 2", True),
         ("5 + 2 = 8", False),
     ]
-    assert (found[2].left, found[2].right) == (7, 8)
+    assert (found[2].left, found[2].right) == (Fraction(7), Fraction(8))
 
 
 def test_several_equations_and_their_spans() -> None:

@@ -25,7 +25,8 @@ def hub(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [text for name, text in fences if name == language]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -114,7 +114,7 @@ def test_a_broken_tokenizer_is_named(checkpoint: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architectures": ["Qwen2ForCausalLM"]}, r"Qwen2ForCausalLM.*family=\.\.\.: qwen"),
+        ({"architectures": ["Qwen2ForCausalLM"]}, r"Qwen2ForCausalLM.*family=\.\.\.: mini, qwen"),
         ({"model_type": "martian"}, "model_type 'martian'"),
     ],
 )

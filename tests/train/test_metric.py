@@ -15,7 +15,7 @@ TOO_EARLY = Judged((0.3, 0.1), (1.0, 0.0))
 
 def test_the_first_error_must_be_found_exactly() -> None:
     assert find_errors([RIGHT, FOUND], 0.5) == (1.0, 1.0, 1.0)
-    assert find_errors([RIGHT, MISSED, TOO_EARLY, FOUND], 0.5) == (1 / 3, 1.0, pytest.approx(0.5))
+    assert find_errors([RIGHT, MISSED, TOO_EARLY, FOUND], 0.5) == pytest.approx((1 / 3, 1.0, 0.5))
     assert find_errors([RIGHT], 0.5) == (None, 1.0, None)
     assert find_errors([MISSED, Judged((0.1,), (1.0,))], 0.5) == (0.0, 0.0, 0.0)
 

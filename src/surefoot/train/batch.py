@@ -132,7 +132,9 @@ def plan(examples: Sequence[Encoded], indices: Sequence[int], shape: Shape, seed
     batches: list[list[int]] = []
     for start in range(0, len(indices), window):
         batch: list[int] = []
-        for at in sorted(indices[start : start + window], key=lambda at: (-len(examples[at].ids), at)):
+        # Within one padded length the order stays random: examples end at their error, so among the sorted ones right
+        # and wrong would come in turns, and every batch would pull to one side.
+        for at in sorted(indices[start : start + window], key=lambda at: -_padded(len(examples[at].ids), shape)):
             if batch and (len(batch) + 1) * _padded(len(examples[batch[0]].ids), shape) > shape.tokens:
                 batches.append(batch)
                 batch = []

@@ -183,7 +183,7 @@ class _Run:
                 margin = self.model(batch.ids, batch.rows, batch.columns)
             losses = binary_cross_entropy_with_logits(margin.float(), batch.targets, reduction="none")
             loss = (losses * weight).sum() / total
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             loss_sum += float(loss.detach())
             self.tokens += batch.tokens
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)

@@ -164,7 +164,7 @@ def test_example_solutions_need_to_know_what_may_be_trained_on(tmp_path: Path) -
     examples = read_examples(file, Reading(keep=keep))
     assert [example.question for example in examples] == [SOLVED["question"]] * 2
     assert examples[0].steps == ("3 + 4 = 7 apples", "7 - 2 = 5", "The answer is 5.")
-    assert examples[0].targets == (0.1, None, None)
+    assert examples[0].targets == (0.3, None, None)
     assert examples[1].targets == (1.0, 1.0)
 
 

@@ -235,11 +235,11 @@ GOLD = "3 * 4 = <<3*4=12>>12\n12 - 2 = <<12-2=10>>10"
 KNOWN = known_values("3 bags of 4, minus 2", GOLD)
 COMPARED = [
     (["3 * 4 = 12", "12 - 2 = 10", "10"], True, (1, 1, 1)),
-    (["We think.", "3 + 4 = 7", "7 - 2 = 5"], False, (None, 0.1, None)),
-    (["3 * 4 = 12", "12 - 2 = 11", "11"], False, (1, 0, None)),
-    (["3 * 4 = 12", "12 + 2 = 14"], False, (1, 0.1)),
-    (["3 * 4 = 12", "The answer is 12."], False, (None, 0.1)),
-    (["<<3*4=12>>12", "<<12+2=14>>14"], False, (1, 0.1)),
+    (["We think.", "3 + 4 = 7", "7 - 2 = 5"], False, (None, 0.3, None)),
+    (["3 * 4 = 12", "12 - 2 = 11", "11"], False, (0.95, 0, None)),
+    (["3 * 4 = 12", "12 + 2 = 14"], False, (0.8, 0.3)),
+    (["3 * 4 = 12", "The answer is 12."], False, (None, None)),
+    (["<<3*4=12>>12", "<<12+2=14>>14"], False, (0.8, 0.3)),
 ]
 
 
@@ -252,4 +252,4 @@ def test_real_solutions_compared_with_the_gold(
 
 def test_values_of_other_right_solutions_are_known() -> None:
     known = known_values("q", GOLD, [["4 + 4 = 8", "8 + 4 = 12"]])
-    assert compare_with_gold("q", ["4 + 4 = 8", "8 + 9 = 17"], right=False, known=known).targets == (1, 0.1)
+    assert compare_with_gold("q", ["4 + 4 = 8", "8 + 9 = 17"], right=False, known=known).targets == (0.8, 0.3)

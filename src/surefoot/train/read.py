@@ -170,9 +170,10 @@ def _solved(row: dict[str, Any], question: str, source: str, reading: Reading) -
     solutions = [row[solver] for solver in SOLVERS if isinstance(row.get(solver), dict)]
     parts = [(_solution_steps(str(one.get("solution", ""))), bool(one.get("is_correct"))) for one in solutions]
     known = known_values(question, str(row["ground_truth"]), [steps for steps, right in parts if right])
-    return [
+    compared = [
         compare_with_gold(question, steps, right=right, known=known, source=source) for steps, right in parts if steps
     ]
+    return [example for example in compared if example.has_loss]
 
 
 def _solution_steps(text: str) -> list[str]:

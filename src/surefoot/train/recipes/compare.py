@@ -2,10 +2,10 @@
 
 The rule: evidence of this kind is weak, so the targets are as soft as it is. Measured on the wrong solutions of
 MR-GSM8K, whose first errors people marked: a false equation was the first error in 103 of 114 cases; a value that the
-gold solution does not know, in 144 of 310 (80 times the error came later, 86 times it was already made); of known values
-before it, 4 in 5 stood in right steps, before a false equation 19 in 20. Where every value is known and the answer is
-wrong all the same, nothing is learnt: not once was the last step the first error. A solution that arrives at the right
-answer counts as right.
+gold solution does not know, in 144 of 310 (80 times the error came later, 86 times it was already made); of known
+values before it 4 in 5 stood in right steps, before a false equation 19 in 20. Where every value is known and the
+answer is wrong all the same, nothing is learnt: not once was the last step the first error. A solution that arrives at
+the right answer counts as right.
 """
 
 from __future__ import annotations

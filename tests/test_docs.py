@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -30,7 +31,8 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_run_in_their_order(page: Path) -> None:
+def test_python_blocks_run_in_their_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     names = {
         "question": "What is 2 + 3 * 4?",
         "solution": "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14",
@@ -52,6 +54,9 @@ def test_commands_run(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.Monk
     Path("rollouts.jsonl").write_text(
         '{"question": "What is 1 + 1?", "steps": ["So \\\\boxed{2}."], "ground_truth": "2", "qwen_prm": [0.9]}\n'
     )
+    for name in ("labelled", "held_out"):
+        row = {"question": f"What is 1 + 1 ({name})?", "steps": ["1 + 1 = 2.", "So it is 3."], "label": 1}
+        Path(f"{name}.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(row | {"label": -1}) + "\n")
     text = "".join(block for page in PAGES for block in blocks(page, ""))
     commands = [words for words in _commands(text) if words[0] == "surefoot"]
     assert len(commands) >= 3

@@ -114,7 +114,7 @@ def test_a_broken_tokenizer_is_named(checkpoint: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architectures": ["Qwen2ForCausalLM"]}, r"Qwen2ForCausalLM.*family=\.\.\.: qwen"),
+        ({"architectures": ["Qwen2ForCausalLM"]}, r"Qwen2ForCausalLM.*family=\.\.\.: mini, qwen"),
         ({"model_type": "martian"}, "model_type 'martian'"),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_config_of_another_kind_is_refused(
 def test_the_family_can_be_named(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
     folder = with_config(checkpoint, tmp_path / "other", architectures=["Something"])
     assert card_scores(surefoot.load(folder, family="qwen")) == card_scores(scorer)
-    with pytest.raises(OptionError, match="family='nope' is not known. The families are: qwen"):
+    with pytest.raises(OptionError, match="family='nope' is not known. The families are: mini, qwen"):
         surefoot.load(folder, family="nope")
 
 

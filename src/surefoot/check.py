@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from surefoot.family import Golden
+from surefoot.family.qwen import Qwen
 from surefoot.result import SolutionScore
 from surefoot.scorer import Scorer
 
@@ -36,5 +37,6 @@ def check(scorer: Scorer, name: str | None = None) -> CheckReport:
     """Runs the family's published example on a loaded model. `name` tells which one, if its folder does not."""
     name = (name or scorer.name).rstrip("/").lower()
     golden = next((golden for golden in scorer.family.goldens if name.endswith(golden.models)), None)
-    example = golden or scorer.family.goldens[0]
+    # A family for which nothing is published is run on the example of the best known one.
+    example = golden or (scorer.family.goldens or Qwen.goldens)[0]
     return CheckReport(scorer.score(example.question, example.steps), golden)

@@ -22,6 +22,7 @@ from surefoot.cli_eval import add_eval
 from surefoot.errors import InputError, SurefootError
 from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
+from surefoot.train.command import add_train_command
 
 if TYPE_CHECKING:
     from surefoot import Scorer, SolutionScore
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
 
     add_eval(commands, _add_model_options, _load)
+    add_train_command(commands)
     return parser
 
 

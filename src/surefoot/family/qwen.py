@@ -7,15 +7,12 @@ tokenising the whole conversation does with ordinary text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from surefoot.family.base import Family, Golden
+from surefoot.family.base import Golden
 from surefoot.family.encoder import TextEncoder
+from surefoot.family.head import TwoClassFamily
 from surefoot.prompt import Prompt
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
 MARKER = "<extra_0>"
@@ -42,12 +39,13 @@ CARD_STEPS = (
 )
 
 
-class Qwen(Family):
-    """The two-class MLP head at a marker."""
+class Qwen(TwoClassFamily):
+    """ChatML with a marker behind every step."""
 
     name = "qwen"
     architectures = ("Qwen2ForProcessRewardModel",)
     unused_tensors = ("lm_head.",)
+    own_tokens = (MARKER,)
     goldens = (
         Golden(
             models=("qwen2.5-math-prm-7b",),
@@ -67,15 +65,6 @@ class Qwen(Family):
         ),
     )
 
-    def head_shapes(self, hidden_size: int) -> dict[str, tuple[int, ...]]:
-        """Linear, ReLU, Linear to two classes."""
-        return {
-            "score.0.weight": (hidden_size, hidden_size),
-            "score.0.bias": (hidden_size,),
-            "score.2.weight": (2, hidden_size),
-            "score.2.bias": (2,),
-        }
-
     def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
         """System, user and assistant turn; the assistant's holds each step followed by the marker."""
         start, end, marker = encoder.token("<|im_start|>"), encoder.token("<|im_end|>"), encoder.token(MARKER)
@@ -92,10 +81,3 @@ class Qwen(Family):
             reads.append(len(ids) - 1)
         ids += [end, *newline]
         return Prompt(tuple(ids), tuple(reads), prefix)
-
-    def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
-        """The probability of the second class, `right`."""
-        from torch.nn.functional import linear, relu
-
-        inner = relu(linear(hidden, head["score.0.weight"], head["score.0.bias"]))
-        return linear(inner, head["score.2.weight"], head["score.2.bias"]).softmax(-1)[:, 1]

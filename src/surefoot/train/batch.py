@@ -1,0 +1,164 @@
+"""From examples to batches of token ids.
+
+The rule: which examples an epoch holds, and in which batches, follows from the seed and the epoch's number alone; so a
+run can go on from any batch without having kept a list. Padding stands behind the tokens, where causal attention never
+looks, so no mask is needed. An example ends with its last target: what comes behind cannot be learnt from.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from surefoot.errors import InputError
+from surefoot.family import Family, TextEncoder
+from surefoot.train.example import Example
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WINDOW = 50
+"""Batches whose examples are sorted by length together: enough for little padding, few enough to stay well mixed."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An example as the model reads it: ids, and the positions that have a target."""
+
+    ids: tuple[int, ...]
+    reads: tuple[int, ...]
+    targets: tuple[float, ...]
+    source: str
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of equal length, and where to read in them: `rows[i]`, `columns[i]` has `targets[i]`."""
+
+    ids: Tensor
+    rows: Tensor
+    columns: Tensor
+    targets: Tensor
+
+    @property
+    def tokens(self) -> int:
+        """Positions to compute, padding included."""
+        return self.ids.numel()
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """How often examples are drawn in an epoch."""
+
+    weights: Mapping[str, float]
+    """By source: how often each of its examples is drawn on average; 1 where nothing is said."""
+    wrong_share: float | None = None
+    """The share of examples with an error that is aimed at in every source; None leaves it as it is."""
+    most_repeats: int = 4
+    """No example is drawn more often than this (times its source's weight), whatever the share asks for."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How examples are laid out."""
+
+    tokens: int = 4096
+    """Positions in a batch, padding included."""
+    multiple: int = 32
+    """Rows are padded to a multiple of this: few different shapes are faster on CPUs, and compile."""
+    fixed_rows: bool = False
+    """Whether empty rows fill a batch up, so that its length alone decides its shape."""
+
+
+def encode(
+    examples: Iterable[Example], family: Family, encoder: TextEncoder, max_tokens: int
+) -> tuple[list[Encoded], int]:
+    """The examples as ids, and how many were left out because no target lies within `max_tokens`."""
+    encoded: list[Encoded] = []
+    left_out = 0
+    for example in examples:
+        prompt = family.render(encoder, example.question, example.steps)
+        pairs = [
+            (read, target)
+            for read, target in zip(prompt.reads, example.targets, strict=True)
+            if target is not None and read < max_tokens
+        ]
+        if not pairs:
+            left_out += 1
+            continue
+        reads, targets = zip(*pairs, strict=True)
+        wrong = any(target < 0.5 for target in targets)
+        encoded.append(Encoded(prompt.ids[: reads[-1] + 1], reads, targets, example.source, wrong))
+    return encoded, left_out
+
+
+def draw(examples: Sequence[Encoded], mixture: Mixture, seed: int, epoch: int) -> list[int]:
+    """The indices of the examples that this epoch holds, shuffled."""
+    unknown = sorted(set(mixture.weights) - {example.source for example in examples})
+    if unknown:
+        raise InputError(f"A weight is given for {', '.join(unknown)}, of which there is no example.")
+    rng = random.Random(f"draw/{seed}/{epoch}")
+    groups: dict[str, tuple[list[int], list[int]]] = {}
+    for at, example in enumerate(examples):
+        groups.setdefault(example.source, ([], []))[example.wrong].append(at)
+    drawn: list[int] = []
+    for source, (right, wrong) in sorted(groups.items()):
+        weight = mixture.weights.get(source, 1.0)
+        size = weight * (len(right) + len(wrong))
+        share = len(wrong) / (len(right) + len(wrong)) if mixture.wrong_share is None else mixture.wrong_share
+        most = mixture.most_repeats * weight
+        drawn += _some(right, min(size * (1 - share), most * len(right)), rng)
+        drawn += _some(wrong, min(size * share, most * len(wrong)), rng)
+    rng.shuffle(drawn)
+    return drawn
+
+
+def _some(indices: list[int], count: float, rng: random.Random) -> list[int]:
+    """So many of them, each as often as every other, give or take one."""
+    if not indices:
+        return []
+    times, rest = divmod(round(count), len(indices))
+    return indices * times + rng.sample(indices, rest)
+
+
+def plan(examples: Sequence[Encoded], indices: Sequence[int], shape: Shape, seed: int, epoch: int) -> list[list[int]]:
+    """The batches of an epoch: examples of like length together, within the budget, in random order."""
+    rng = random.Random(f"plan/{seed}/{epoch}")
+    typical = sum(len(examples[at].ids) for at in indices) / max(1, len(indices))
+    window = max(1, round(WINDOW * shape.tokens / max(1.0, typical)))
+    batches: list[list[int]] = []
+    for start in range(0, len(indices), window):
+        batch: list[int] = []
+        # Within one padded length the order stays random: examples end at their error, so among the sorted ones right
+        # and wrong would come in turns, and every batch would pull to one side.
+        for at in sorted(indices[start : start + window], key=lambda at: -_padded(len(examples[at].ids), shape)):
+            if batch and (len(batch) + 1) * _padded(len(examples[batch[0]].ids), shape) > shape.tokens:
+                batches.append(batch)
+                batch = []
+            batch.append(at)
+        if batch:
+            batches.append(batch)
+    rng.shuffle(batches)
+    return batches
+
+
+def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0) -> Batch:
+    """The tensors of one batch."""
+    import torch
+
+    length = _padded(max(len(example.ids) for example in examples), shape)
+    count = max(len(examples), shape.tokens // length) if shape.fixed_rows else len(examples)
+    ids = torch.full((count, length), pad, dtype=torch.long)
+    for row, example in zip(ids, examples, strict=False):
+        row[: len(example.ids)] = torch.tensor(example.ids)
+    places = [(row, read) for row, example in enumerate(examples) for read in example.reads]
+    rows, columns = torch.tensor(places, dtype=torch.long).T
+    targets = torch.tensor([target for example in examples for target in example.targets], dtype=torch.float32)
+    return Batch(ids, rows.contiguous(), columns.contiguous(), targets)
+
+
+def _padded(length: int, shape: Shape) -> int:
+    return -(-length // shape.multiple) * shape.multiple

@@ -1,0 +1,189 @@
+"""`surefoot train`: the options, and the call they make.
+
+The rule: run the same command again and it goes on where it stopped. What is measured on is never trained on: questions
+of the held-out files are taken out of the training files, by their letters and digits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surefoot.errors import OptionError
+
+if TYPE_CHECKING:
+    from surefoot.train.example import Example
+
+logger = logging.getLogger("surefoot")
+
+ABOUT = (
+    "Trains a process reward model: a decoder with a two-class head that is read behind every step. The files' shape "
+    "is seen from their rows (see docs/training.md). Run the same command again to go on after a pause."
+)
+FINISHED, PAUSED = 0, 1
+
+
+def add_train_command(commands: Any) -> None:
+    """Adds the command to the parser's others."""
+    parser = commands.add_parser("train", help="train a PRM", description=ABOUT)
+    add = parser.add_argument
+    add("--base", required=True, metavar="DIR", help="folder of a decoder, or of a PRM to train further")
+    add("--data", required=True, nargs="+", metavar="FILE[=WEIGHT]", help="training files; 2 draws each row twice")
+    add("--out", required=True, metavar="DIR", help="where model, log and checkpoints go")
+    add(
+        "--held-out", nargs="*", default=[], metavar="FILE", help="files to measure on; their questions are not trained"
+    )
+    add("--keep", nargs="*", default=[], metavar="FILE", help="questions whose example solutions may be trained on")
+    add("--validation", type=float, default=0.0, metavar="SHARE", help="share of the training questions to choose on")
+    add(
+        "--validation-from",
+        nargs="*",
+        default=[],
+        metavar="NAME",
+        help="only examples of these files (name, no ending)",
+    )
+    add("--variants", type=int, default=4, metavar="N", help="examples made of each GSM8K row (4)")
+    add("--layers", type=int, metavar="N", help="keep the first N layers of the base")
+    add("--family", help="how the model is asked: qwen or mini; seen from the base unless said")
+    add("--steps", type=int, metavar="N", help="optimiser steps, instead of --epochs")
+    add("--epochs", type=float, default=1.0, metavar="E", help="passes over the data (1)")
+    add("--learning-rate", type=float, default=1e-4, metavar="R", help="peak (1e-4)")
+    add("--head-learning-rate", type=float, metavar="R", help="of the head (five times the other)")
+    add("--weight-decay", type=float, default=0.01, metavar="D")
+    add("--warmup", type=float, default=0.05, metavar="SHARE", help="share of the steps (0.05)")
+    add("--decay", choices=("cosine", "linear", "constant"), default="cosine")
+    add("--clip", type=float, default=1.0, metavar="NORM", help="longest gradient (1.0)")
+    add("--batch-tokens", type=int, default=4096, metavar="N", help="positions in a batch, padding included (4096)")
+    add("--multiple", type=int, default=32, metavar="N", help="lengths are padded to multiples of this (32)")
+    add("--fixed-rows", action="store_true", help="fill batches up, so that the length alone decides the shape")
+    add("--accumulate", type=int, default=1, metavar="N", help="batches to an optimiser step")
+    add("--max-tokens", type=int, default=1024, metavar="N", help="steps that end past it are left out (1024)")
+    add("--wrong-share", type=float, metavar="S", help="aim at this share of wrong solutions in every file")
+    add("--most-repeats", type=int, default=4, metavar="N", help="no row is drawn more often for it (4)")
+    add("--wrong-weight", type=float, default=1.0, metavar="W", help="how much more a wrong step counts in the loss")
+    add("--freeze-embeddings", action="store_true")
+    add("--freeze-layers", type=int, default=0, metavar="N", help="the lowest N layers do not learn")
+    add("--ema", type=float, default=0.0, metavar="D", help="average the weights with this decay, for instance 0.999")
+    add("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
+    add("--gradient-checkpointing", action="store_true", help="less memory, more time")
+    add("--seed", type=int, default=0)
+    add("--device", default="auto")
+    add("--minutes", type=float, metavar="M", help="pause after so long")
+    add("--evaluate-minutes", type=float, default=10.0, metavar="M")
+    add("--evaluate-steps", type=int, metavar="N", help="evaluate every N steps instead")
+    add("--save-minutes", type=float, default=10.0, metavar="M")
+    add("--save-steps", type=int, metavar="N", help="save every N steps instead")
+    add("--keep-checkpoints", type=int, default=2, metavar="N")
+    add("--export", choices=("best", "last"), default="best", help="which weights become the model")
+    add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="of the exported weights")
+    add("--quiet", action="store_true", help="no progress bar")
+    add("-v", "--verbose", action="store_true", help="tell what is read and measured")
+    parser.set_defaults(run=run_train)
+
+
+def run_train(options: argparse.Namespace) -> int:
+    """Reads, trains, prints what came of it. Exit code 1 means that the run is paused."""
+    from surefoot.engine.machine import choose_device
+    from surefoot.train.batch import Mixture, Shape
+    from surefoot.train.loop import train
+    from surefoot.train.model import make_trainee
+    from surefoot.train.settings import Settings, Sitting
+
+    sources = [_source(text) for text in options.data]
+    settings = Settings(
+        steps=options.steps,
+        epochs=options.epochs,
+        learning_rate=options.learning_rate,
+        head_learning_rate=options.head_learning_rate,
+        weight_decay=options.weight_decay,
+        warmup=options.warmup,
+        decay=options.decay,
+        clip=options.clip,
+        accumulate=options.accumulate,
+        max_tokens=options.max_tokens,
+        wrong_weight=options.wrong_weight,
+        freeze_embeddings=options.freeze_embeddings,
+        freeze_layers=options.freeze_layers,
+        ema=options.ema,
+        precision=options.precision,
+        gradient_checkpointing=options.gradient_checkpointing,
+        seed=options.seed,
+        shape=Shape(options.batch_tokens, options.multiple, options.fixed_rows),
+        mixture=Mixture({_name(path): weight for path, weight in sources}, options.wrong_share, options.most_repeats),
+    )
+    sitting = Sitting(
+        minutes=options.minutes,
+        evaluate_steps=options.evaluate_steps,
+        evaluate_minutes=options.evaluate_minutes,
+        save_steps=options.save_steps,
+        save_minutes=options.save_minutes,
+        keep=options.keep_checkpoints,
+        progress=not options.quiet,
+        export=options.export,
+        dtype=options.dtype,
+    )
+    examples, validation, held_out = _read(options, [path for path, _ in sources])
+    trainee = make_trainee(
+        options.base,
+        layers=options.layers,
+        family=options.family,
+        seed=options.seed,
+        device=str(choose_device(options.device)),
+    )
+    result = train(trainee, examples, options.out, settings, sitting, held_out=held_out, validation=validation)
+    if not result.finished:
+        print(f"Paused at step {result.step} of {result.steps}. Run the same command again to go on.")
+        return PAUSED
+    print(f"Trained {result.step} steps. Load it with surefoot.load({str(result.folder)!r}).")
+    if result.quality is not None:
+        shown = {name: value for name, value in result.quality.to_dict().items() if value is not None}
+        print(
+            "  ".join(
+                f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in shown.items()
+            )
+        )
+    return FINISHED
+
+
+def _source(text: str) -> tuple[Path, float]:
+    path, equals, weight = text.rpartition("=")
+    if not equals:
+        return Path(text), 1.0
+    try:
+        number = float(weight)
+    except ValueError:
+        return Path(text), 1.0
+    if number <= 0:
+        raise OptionError(f"{text}: the weight must be above 0.")
+    return Path(path), number
+
+
+def _name(path: Path) -> str:
+    return path.name.split(".")[0]
+
+
+def _read(options: argparse.Namespace, paths: list[Path]) -> tuple[list[Example], list[Example], list[Example]]:
+    """Examples to train on, to validate on, and to measure on."""
+    from surefoot.train.example import set_aside
+    from surefoot.train.read import Reading, read_examples, read_questions, without_questions
+
+    keep = set().union(*map(read_questions, options.keep)) if options.keep else None
+    reading = Reading(variants=options.variants, seed=options.seed, keep=keep)
+    held_out = [example for path in options.held_out for example in read_examples(path)]
+    forbidden = set().union(*map(read_questions, options.held_out)) if options.held_out else set()
+    examples: list[Example] = []
+    for path in paths:
+        found = read_examples(path, reading)
+        clean = without_questions(found, forbidden)
+        if len(clean) < len(found):
+            logger.warning(
+                "%s: %d examples share a question with the held-out files; left out.", path, len(found) - len(clean)
+            )
+        wrong = sum(example.first_error >= 0 for example in clean)
+        logger.info("%s: %d examples, %d of them wrong.", path, len(clean), wrong)
+        examples += clean
+    examples, validation = set_aside(examples, options.validation, options.seed, options.validation_from)
+    return examples, validation, held_out

@@ -1,0 +1,56 @@
+"""A trained model as a checkpoint folder that `surefoot.load` reads: config.json, tokenizer.json, model.safetensors.
+
+The rule: files appear whole or not at all, and hold nothing but the model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from surefoot.engine.machine import DTYPES
+from surefoot.errors import OptionError
+from surefoot.train.model import Trainee
+
+OUTPUT_BIAS = "score.2.bias"
+
+
+def export(
+    trainee: Trainee, folder: Path, *, weights: Mapping[str, Tensor] | None = None, dtype: str = "float32"
+) -> Path:
+    """Writes the trainee, or other `weights` in its place, and gives back the folder."""
+    if dtype not in DTYPES:
+        raise OptionError(f"dtype={dtype!r} is not offered. Choose one of: {', '.join(DTYPES)}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        name: tensor.detach().to("cpu", DTYPES[dtype]).contiguous()
+        for name, tensor in (trainee.model.state_dict() if weights is None else weights).items()
+    }
+    _write(folder / "model.safetensors", lambda file: save_file(tensors, file, metadata={"format": "pt"}))
+    config = json.dumps(trainee.config | {"torch_dtype": dtype}, indent=2) + "\n"
+    tokenizer = json.dumps(trainee.tokenizer, ensure_ascii=False)
+    _write(folder / "tokenizer.json", lambda file: file.write_text(tokenizer, encoding="utf-8"))
+    _write(folder / "config.json", lambda file: file.write_text(config, encoding="utf-8"))
+    return folder
+
+
+def move_threshold(weights: Mapping[str, Tensor], threshold: float) -> dict[str, Tensor]:
+    """The weights with the head's bias shifted such that what scored `threshold` scores 0.5."""
+    if not 0.0 < threshold < 1.0:
+        raise OptionError(f"The threshold is {threshold}; it must lie between 0 and 1.")
+    shift = math.log(threshold / (1 - threshold))
+    bias = weights[OUTPUT_BIAS]
+    return {**weights, OUTPUT_BIAS: bias + torch.tensor([shift / 2, -shift / 2], dtype=bias.dtype, device=bias.device)}
+
+
+def _write(file: Path, write: Callable[[Path], object]) -> None:
+    part = file.with_name(file.name + ".part")
+    write(part)
+    os.replace(part, file)

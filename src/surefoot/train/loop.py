@@ -1,0 +1,356 @@
+"""The loop: batches in, a better model out.
+
+The rule: the seed decides everything. A run that was stopped and continued ends with the same weights, bit for bit, as
+one that was not (same machine, same number of threads). The loss is binary cross entropy on the difference of the two
+logits, which takes labels and probabilities alike, averaged over all targets of a step, however many batches it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+from tqdm import tqdm
+
+from surefoot.engine.machine import runs_on_cpu
+from surefoot.errors import InputError, OptionError
+from surefoot.train import snapshot
+from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, encode, plan
+from surefoot.train.example import Example
+from surefoot.train.export import export, move_threshold
+from surefoot.train.metric import Judged, Quality, best_threshold, measure
+from surefoot.train.model import Trainee
+from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
+from surefoot.train.report import Log, draw_curve
+from surefoot.train.settings import Settings, Sitting
+
+logger = logging.getLogger("surefoot")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a sitting came to."""
+
+    finished: bool
+    step: int
+    steps: int
+    folder: Path
+    """Holds the exported model once `finished`."""
+    quality: Quality | None
+    """Of the exported model on the held-out examples, or on the validation examples if there are no others."""
+    threshold: float = 0.5
+    """The threshold found on the validation examples, which the export has made 0.5."""
+
+
+def train(
+    trainee: Trainee,
+    examples: Sequence[Example],
+    folder: str | Path,
+    settings: Settings | None = None,
+    sitting: Sitting | None = None,
+    *,
+    held_out: Sequence[Example] = (),
+    validation: Sequence[Example] = (),
+) -> Result:
+    """Trains, and exports to `folder`. If a run was paused there, goes on with it.
+
+    `held_out` is only measured. `validation` should come from the same source as the training examples: the best
+    weights and the threshold are chosen on it, and the threshold is built into the head, so that 0.5 is right at use.
+    Without it the best weights are those that do best on `held_out`, and the threshold is left alone.
+    """
+    run = _Run(trainee, examples, Path(folder), settings or Settings(), sitting or Sitting(), held_out, validation)
+    return run.go()
+
+
+class _Run:
+    """The state of a run, from its start or its last snapshot."""
+
+    def __init__(
+        self,
+        trainee: Trainee,
+        examples: Sequence[Example],
+        folder: Path,
+        settings: Settings,
+        sitting: Sitting,
+        held_out: Sequence[Example],
+        validation: Sequence[Example],
+    ) -> None:
+        self.trainee, self.model = trainee, trainee.model
+        self.folder, self.snapshots = folder, folder / "checkpoints"
+        self.settings, self.sitting = settings, sitting
+        self.device = next(self.model.parameters()).device
+        self.examples = self._encode(examples, "training")
+        self.held_out = self._encode(held_out, "held-out")
+        self.validation = self._encode(validation, "validation")
+        if not self.examples:
+            raise InputError("There is no example to train on.")
+        self.steps = settings.steps or max(1, round(len(self._batches(0)) * settings.epochs / settings.accumulate))
+        self.fingerprint = _fingerprint(settings, self.steps, self.examples)
+        torch.manual_seed(settings.seed)
+        freeze(self.model, settings)
+        if settings.gradient_checkpointing:
+            backbone: Any = self.model.model
+            backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self.optimizer = make_optimizer(self.model, settings)
+        self.average: dict[str, Tensor] | None = self._weights() if settings.ema else None
+        self.precision = _precision(settings.precision, self.device)
+        self.step = self.epoch = self.batch = self.tokens = 0
+        self.best: tuple[float, float] | None = None
+        self._resume()
+        self.log = Log(folder / "log.jsonl", self.step)
+
+    # --- the way through the data ------------------------------------------------------------------------------------
+
+    def _encode(self, examples: Sequence[Example], what: str) -> list[Encoded]:
+        limit = min(self.settings.max_tokens, self.trainee.context)
+        encoded, left_out = encode(examples, self.trainee.family, self.trainee.encoder, limit)
+        if left_out:
+            logger.warning("%d %s examples have no target within %d tokens; left out.", left_out, what, limit)
+        return encoded
+
+    def _batches(self, epoch: int) -> list[list[int]]:
+        settings = self.settings
+        indices = draw(self.examples, settings.mixture, settings.seed, epoch)
+        return plan(self.examples, indices, settings.shape, settings.seed, epoch)
+
+    def _stream(self) -> Iterator[Batch]:
+        """Batches from where the run stands, epoch after epoch."""
+        while True:
+            batches = self._batches(self.epoch)
+            if not batches:
+                raise InputError("The weights of the sources leave nothing to train on.")
+            while self.batch < len(batches):
+                chosen = [self.examples[at] for at in batches[self.batch]]
+                self.batch += 1
+                yield self._moved(collate(chosen, self.settings.shape))
+            self.epoch, self.batch = self.epoch + 1, 0
+
+    def _moved(self, batch: Batch) -> Batch:
+        return Batch(*(getattr(batch, name).to(self.device) for name in ("ids", "rows", "columns", "targets")))
+
+    # --- the steps ---------------------------------------------------------------------------------------------------
+
+    def go(self) -> Result:
+        """Works until the run or the sitting is over."""
+        started = saved = looked = time.monotonic()
+        first, tokens = self.step, self.tokens
+        stream = self._stream()
+        bar = tqdm(total=self.steps, initial=self.step, unit="step", disable=not self.sitting.progress)
+        try:
+            with bar:
+                while self.step < self.steps:
+                    now = time.monotonic()
+                    if _due(self.step - first, self.sitting.steps, now - started, self.sitting.minutes):
+                        self._save()
+                        return Result(False, self.step, self.steps, self.folder, None)
+                    numbers = self._learn([next(stream) for _ in range(self.settings.accumulate)])
+                    self.log.add(step=self.step, **numbers, seconds=round(time.monotonic() - started, 3))
+                    bar.update()
+                    speed = (self.tokens - tokens) / (time.monotonic() - started)
+                    bar.set_postfix_str(f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s", refresh=False)
+                    now = time.monotonic()
+                    if _falls_due(self.step, self.sitting.evaluate_steps, now - looked, self.sitting.evaluate_minutes):
+                        self._look()
+                        looked = time.monotonic()
+                    if _falls_due(self.step, self.sitting.save_steps, now - saved, self.sitting.save_minutes):
+                        self._save()
+                        saved = time.monotonic()
+        except KeyboardInterrupt:
+            self._save()
+            raise
+        return self._finish()
+
+    def _learn(self, batches: list[Batch]) -> dict[str, float]:
+        """One optimiser step."""
+        self.model.train()
+        factor = rate_factor(self.step, self.steps, self.settings)
+        set_rate(self.optimizer, factor)
+        weights = [self._weigh(batch.targets) for batch in batches]
+        total = sum(float(weight.sum()) for weight in weights)
+        loss_sum = 0.0
+        for batch, weight in zip(batches, weights, strict=True):
+            with self._autocast():
+                margin = self.model(batch.ids, batch.rows, batch.columns)
+            losses = binary_cross_entropy_with_logits(margin.float(), batch.targets, reduction="none")
+            loss = (losses * weight).sum() / total
+            loss.backward()  # type: ignore[no-untyped-call]
+            loss_sum += float(loss.detach())
+            self.tokens += batch.tokens
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        if not torch.isfinite(norm):
+            raise InputError(
+                f"The gradient of step {self.step} is not finite. Lower the learning rate, or train in float32; the "
+                "last snapshot is from before."
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self._update_average()
+        return {
+            "loss": round(loss_sum, 6),
+            "rate": self.settings.learning_rate * factor,
+            "norm": round(float(norm), 4),
+            "tokens": sum(batch.tokens for batch in batches),
+        }
+
+    def _weigh(self, targets: Tensor) -> Tensor:
+        return targets + (1 - targets) * self.settings.wrong_weight
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+    def _update_average(self) -> None:
+        if self.average is None:
+            return
+        # An average over few steps must not remember the start for long.
+        decay = min(self.settings.ema, (1 + self.step) / (10 + self.step))
+        for name, tensor in self.model.state_dict().items():
+            self.average[name].lerp_(tensor.detach(), 1 - decay)
+
+    # --- looking, saving, ending -------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _judge(self, examples: Sequence[Encoded]) -> list[Judged]:
+        """The scores of encoded examples, in their order."""
+        self.model.eval()
+        shape = Shape(self.settings.shape.tokens, self.settings.shape.multiple)
+        judged: dict[int, Judged] = {}
+        for indices in plan(examples, range(len(examples)), shape, 0, 0):
+            batch = self._moved(collate([examples[at] for at in indices], shape))
+            with self._autocast():
+                scores = self.model(batch.ids, batch.rows, batch.columns).float().sigmoid().tolist()
+            for at in indices:
+                count = len(examples[at].reads)
+                judged[at] = Judged(tuple(scores[:count]), examples[at].targets)
+                scores = scores[count:]
+        return [judged[at] for at in range(len(examples))]
+
+    def _look(self) -> None:
+        """Measures the weights that would be exported, and keeps them if they are the best so far."""
+        if not self.held_out and not self.validation:
+            return
+        own = self._weights() if self.average is not None else None
+        if self.average is not None:
+            self.model.load_state_dict(self.average)
+        qualities = {
+            name: measure(self._judge(examples))
+            for name, examples in (("validation", self.validation), ("held_out", self.held_out))
+            if examples
+        }
+        chosen = qualities.get("validation") or qualities["held_out"]
+        key = (chosen.best_f1 if chosen.best_f1 is not None else -1.0, -chosen.loss)
+        if self.best is None or key > self.best:
+            self.best = key
+            snapshot.save_best(self.snapshots, {"step": self.step, "model": self._weights()})
+        if own is not None:
+            self.model.load_state_dict(own)
+        for name, quality in qualities.items():
+            self.log.add(step=self.step, evaluated=name, **quality.to_dict())
+            f1 = "none" if quality.f1 is None else f"{quality.f1:.3f}"
+            logger.info("Step %d, %s: loss %.3f, F1 %s at 0.5.", self.step, name, quality.loss, f1)
+
+    def _save(self) -> None:
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average,
+            "place": [self.step, self.epoch, self.batch, self.tokens],
+            "best": None if self.best is None else list(self.best),
+            "random": torch.get_rng_state(),
+            "fingerprint": self.fingerprint,
+        }
+        snapshot.save(self.snapshots, self.step, state, self.sitting.keep)
+
+    def _resume(self) -> None:
+        file = snapshot.last(self.snapshots)
+        if file is None:
+            return
+        state = snapshot.load(file)
+        other = [name for name, value in self.fingerprint.items() if state["fingerprint"].get(name) != value]
+        if other:
+            raise OptionError(
+                f"{self.folder} holds a run with other {', '.join(other)}. Give the same as before to go on with it, "
+                "or choose another folder."
+            )
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.average = state["average"] and {name: t.to(self.device) for name, t in state["average"].items()}
+        self.step, self.epoch, self.batch, self.tokens = state["place"]
+        self.best = None if state["best"] is None else (state["best"][0], state["best"][1])
+        torch.set_rng_state(state["random"])
+        logger.info("Going on from step %d (%s).", self.step, file)
+
+    def _finish(self) -> Result:
+        """Exports the chosen weights, with their threshold moved to 0.5 where that can be found out."""
+        self._look()
+        self._save()
+        final = self.average if self.average is not None else self._weights()
+        if self.sitting.export == "best" and self.best is not None:
+            final = {n: t.to(self.device) for n, t in snapshot.load(self.snapshots / snapshot.BEST)["model"].items()}
+        self.model.load_state_dict(final)
+        threshold = 0.5
+        if self.validation:
+            threshold, _ = best_threshold(self._judge(self.validation))
+            final = move_threshold(final, threshold)
+            self.model.load_state_dict(final)
+        judged = self.held_out or self.validation
+        quality = measure(self._judge(judged)) if judged else None
+        self.log.add(step=self.step, exported=True, threshold=threshold, **(quality.to_dict() if quality else {}))
+        export(self.trainee, self.folder, weights=final, dtype=self.sitting.dtype)
+        logger.info("%s", draw_curve(self.folder / "log.jsonl"))
+        return Result(True, self.step, self.steps, self.folder, quality, threshold)
+
+
+def _due(steps: int, most_steps: int | None, seconds: float, most_minutes: float | None) -> bool:
+    """Whether the sitting is over."""
+    return (most_steps is not None and steps >= most_steps) or (
+        most_minutes is not None and seconds > 60 * most_minutes
+    )
+
+
+def _falls_due(step: int, every: int | None, seconds: float, minutes: float | None) -> bool:
+    """Whether it is time again: every so many steps, or else every so many minutes."""
+    if every is not None:
+        return step % every == 0
+    return minutes is not None and seconds > 60 * minutes
+
+
+def _precision(name: str, device: torch.device) -> torch.dtype:
+    """`auto` is bfloat16 on CUDA, and on CPUs that have matrix units for it which work; else float32."""
+    if name == "float32":
+        return torch.float32
+    if device.type != "cpu":
+        return torch.bfloat16
+    if name == "auto" and not _has_matrix_units():
+        return torch.float32
+    if runs_on_cpu("bfloat16"):
+        return torch.bfloat16
+    logger.warning("bfloat16 kills the process on this CPU (AMX is announced but broken); training in float32.")
+    return torch.float32
+
+
+def _has_matrix_units() -> bool:
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.is_file() and " amx_bf16" in cpuinfo.read_text()
+
+
+def _fingerprint(settings: Settings, steps: int, examples: Sequence[Encoded]) -> dict[str, Any]:
+    """What has to be the same for a run to be continued, by name."""
+    data = hashlib.sha256()
+    for example in examples:
+        data.update(repr((example.ids, example.reads, example.targets, example.source)).encode())
+    named = {name.replace("_", " "): json.dumps(value, sort_keys=True) for name, value in asdict(settings).items()}
+    return {**named, "steps": steps, "training data": data.hexdigest()}

@@ -1,0 +1,194 @@
+"""The model in training: a stock transformers decoder and the two-class head, with the checkpoint's own tensor names.
+
+The rule: the base is read and checked by the same code that loads a PRM for scoring, so nothing trains on a backbone
+that scoring would refuse. Weights are float32 while they train; autocast makes the products cheaper.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from surefoot.engine.checkpoint import Checkpoint, open_checkpoint
+from surefoot.engine.weights import load_weights
+from surefoot.errors import CheckpointError, LoadError, OptionError
+from surefoot.family import FAMILIES, TextEncoder, find_family
+from surefoot.family.head import TwoClassFamily
+
+CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
+
+
+class RewardModel(nn.Module):
+    """Backbone and head. Its state dict is the checkpoint: `model.*`, `score.0.*`, `score.2.*`."""
+
+    def __init__(self, backbone: nn.Module, hidden_size: int) -> None:
+        super().__init__()
+        self.model = backbone
+        self.score = nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.ReLU(), nn.Linear(hidden_size, 2))
+
+    def forward(self, ids: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """How much more `right` than `wrong` weighs at each place to read: its sigmoid is the score."""
+        hidden = self.model(input_ids=ids, use_cache=False).last_hidden_state[rows, columns]
+        with torch.autocast(hidden.device.type, enabled=False):
+            wrong, right = self.score(hidden.float()).unbind(-1)
+        margin: Tensor = right - wrong
+        return margin
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The decoder's layers."""
+        layers = self.model.get_submodule("layers")
+        if not isinstance(layers, nn.ModuleList):
+            raise CheckpointError("The base keeps its layers in another way than stock decoders do.")
+        return layers
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """A model to train, with all that has to be written beside its weights."""
+
+    model: RewardModel
+    family: TwoClassFamily
+    encoder: TextEncoder
+    config: dict[str, Any]
+    tokenizer: dict[str, Any]
+    """The content of tokenizer.json, our own tokens added."""
+    context: int
+
+
+def make_trainee(
+    base: str | Path, *, layers: int | None = None, family: str | None = None, seed: int = 0, device: str = "cpu"
+) -> Trainee:
+    """A base model (or a PRM of one of our families, to train further) made ready for training.
+
+    `layers` keeps only the first so many. `family` decides how the model is asked; unless said, a Qwen2 model with
+    chat tokens becomes `qwen`, everything else `mini`.
+    """
+    checkpoint = open_checkpoint(base)
+    tokenizer = _read_tokenizer(checkpoint.folder)
+    kind = _choose_family(checkpoint, tokenizer, family)
+    checkpoint, prefix = _prepare(checkpoint, layers)
+    is_prm = all(name in checkpoint.tensors for name in kind.head_shapes(1))
+    hidden_size = int(checkpoint.setting("hidden_size"))
+    weights = load_weights(
+        checkpoint,
+        prefix=prefix,
+        head_shapes=kind.head_shapes(hidden_size) if is_prm else {},
+        unused=("lm_head.",),
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+        attention="sdpa",
+    )
+    backbone: Any = weights.backbone
+    backbone.config._attn_implementation = "sdpa"
+    backbone.float()
+    for parameter in backbone.parameters():
+        parameter.requires_grad_(True)
+    generator = torch.Generator().manual_seed(seed)
+    size = _add_tokens(backbone, tokenizer, kind.own_tokens, generator)
+    model = RewardModel(backbone, hidden_size)
+    _fill_head(model, weights.head, generator)
+    config = _exported_config(checkpoint.config, kind, size)
+    return Trainee(model.to(device), kind, TextEncoder(tokenizer), config, tokenizer, weights.context)
+
+
+def _read_tokenizer(folder: Path) -> dict[str, Any]:
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise LoadError(f"{folder} has no tokenizer.json. Save the base's fast tokenizer there first.")
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        content["added_tokens"]
+        content["model"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{file} is not a tokenizer ({error}). Download it again.") from error
+    return content
+
+
+def _choose_family(checkpoint: Checkpoint, tokenizer: dict[str, Any], name: str | None) -> TwoClassFamily:
+    known = {architecture for family in FAMILIES.values() for architecture in family.architectures}
+    architectures = checkpoint.config.get("architectures") or []
+    if name is None and known.isdisjoint(architectures):
+        names = {token["content"] for token in tokenizer["added_tokens"]}
+        name = "qwen" if checkpoint.config.get("model_type") == "qwen2" and names.issuperset(CHAT_TOKENS) else "mini"
+    family = find_family(architectures, name)
+    if not isinstance(family, TwoClassFamily):
+        raise OptionError(f"The family {family.name!r} has another head than the two-class one that is trained here.")
+    return family
+
+
+def _prepare(checkpoint: Checkpoint, layers: int | None) -> tuple[Checkpoint, str]:
+    """The checkpoint cut to its first layers, and what its backbone's names start with."""
+    config = dict(checkpoint.config)
+    prefix = "model." if any(name.startswith("model.") for name in checkpoint.tensors) else ""
+    count = int(checkpoint.setting("num_hidden_layers"))
+    if layers is None:
+        return checkpoint, prefix
+    if not 1 <= layers <= count:
+        raise OptionError(f"layers={layers}, but the base has {count}. Choose a number from 1 to {count}.")
+    config["num_hidden_layers"] = layers
+    if isinstance(config.get("layer_types"), list):
+        config["layer_types"] = config["layer_types"][:layers]
+    gone = tuple(f"{prefix}layers.{number}." for number in range(layers, count))
+    tensors = {name: place for name, place in checkpoint.tensors.items() if not gone or not name.startswith(gone)}
+    return replace(checkpoint, config=config, tensors=tensors), prefix
+
+
+def _add_tokens(backbone: Any, tokenizer: dict[str, Any], names: tuple[str, ...], generator: torch.Generator) -> int:
+    """Gives each token that the vocabulary lacks the next free id, with an embedding; the new size comes back."""
+    added = tokenizer["added_tokens"]
+    known = {token["content"] for token in added}
+    vocabulary = tokenizer["model"].get("vocab", {})
+    used = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+    free = max([*used, *(token["id"] for token in added)], default=-1) + 1
+    table = backbone.get_submodule("embed_tokens").weight.data
+    rows = [table]
+    size = len(table)
+    for name in names:
+        if name in known:
+            continue
+        added.append({
+            "id": free, "content": name, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": True,
+        })  # fmt: skip
+        # Close to the middle of all tokens, but not the same for two of them.
+        noise = torch.randn(table.shape[1], generator=generator) * table.std() * 0.1
+        row = (table.mean(0) + noise).to(table.dtype)
+        if free < size:
+            table[free] = row
+        else:
+            filler = [torch.zeros_like(row)[None]] * (free - size)
+            rows += [*filler, row[None]]
+            size = free + 1
+        free += 1
+    backbone.get_submodule("embed_tokens").weight = nn.Parameter(torch.cat(rows))
+    backbone.get_submodule("embed_tokens").num_embeddings = size
+    backbone.config.vocab_size = size
+    return size
+
+
+def _fill_head(model: RewardModel, head: Any, generator: torch.Generator) -> None:
+    if head:
+        model.score.load_state_dict({name.removeprefix("score."): tensor for name, tensor in head.items()})
+        return
+    with torch.no_grad():
+        for layer in (model.score[0], model.score[2]):
+            if isinstance(layer, nn.Linear):
+                spread = layer.in_features**-0.5
+                layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) * spread)
+                layer.bias.zero_()
+
+
+def _exported_config(base: dict[str, Any], family: TwoClassFamily, vocabulary: int) -> dict[str, Any]:
+    kept = {name: value for name, value in base.items() if name not in ("auto_map", "dtype", "torch_dtype")}
+    return kept | {
+        "architectures": [family.architectures[0]],
+        "vocab_size": vocabulary,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+    }

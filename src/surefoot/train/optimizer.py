@@ -1,0 +1,62 @@
+"""Which weights learn, how fast, and how that changes with time.
+
+The rule: matrices decay; norms, biases and embeddings do not (a token that is seldom seen would fade away).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from surefoot.errors import OptionError
+from surefoot.train.model import RewardModel
+from surefoot.train.settings import Settings
+
+HEAD_FACTOR = 5.0
+
+
+def freeze(model: RewardModel, settings: Settings) -> None:
+    """Stops the embeddings or the lowest layers from learning, as the settings say."""
+    if settings.freeze_layers > len(model.layers):
+        raise OptionError(f"freeze_layers={settings.freeze_layers}, but the model has {len(model.layers)} layers.")
+    if settings.freeze_embeddings:
+        model.model.get_submodule("embed_tokens").requires_grad_(False)
+    for layer in model.layers[: settings.freeze_layers]:
+        layer.requires_grad_(False)
+
+
+def make_optimizer(model: RewardModel, settings: Settings) -> torch.optim.AdamW:
+    """AdamW over what learns, in four groups: backbone and head, decaying and not."""
+    head_rate = settings.head_learning_rate or HEAD_FACTOR * settings.learning_rate
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            fades = parameter.ndim > 1 and "embed_tokens" not in name
+            rate = head_rate if name.startswith("score.") else settings.learning_rate
+            groups.setdefault((rate, settings.weight_decay if fades else 0.0), []).append(parameter)
+    layout: list[dict[str, Any]] = [
+        {"params": parameters, "lr": rate, "peak": rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
+    ]
+    return torch.optim.AdamW(layout, betas=(0.9, 0.98), eps=1e-8)
+
+
+def rate_factor(step: int, steps: int, settings: Settings) -> float:
+    """The share of the learning rate at a step, counted from 0: up during the warm-up, then down to the floor."""
+    warm = math.ceil(settings.warmup * steps)
+    if step < warm:
+        return (step + 1) / warm
+    done = (step - warm) / max(1, steps - warm)
+    if settings.decay == "constant":
+        return 1.0
+    shape = 1 - done if settings.decay == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return settings.floor + (1 - settings.floor) * shape
+
+
+def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Sets every group's rate to that share of its peak."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * factor

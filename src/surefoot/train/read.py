@@ -1,0 +1,185 @@
+"""Files of training data: JSONL, JSON or either of them gzipped, in any of the shapes known here.
+
+The rule: the shape is seen from a row's keys. A row that cannot be used is an error that names file and line; rows
+that are left out on purpose are counted, never lost in silence.
+
+| keys of a row | what becomes of it |
+| --- | --- |
+| `steps`, `targets` | our own form: a probability or null for each step |
+| `steps`, `ratings` | PRM800K: 1 and 0 are right, -1 is wrong |
+| `steps`, `qwen_prm` | a teacher's scores as soft targets; rows where teacher and answer contradict are left out |
+| `steps`, `label` | first wrong step or -1 (ProcessBench, MR-GSM8K, StepVerify, PRMBench, ...) |
+| `question`, `answer` with `####` | GSM8K: right and spoiled variants, see `recipes` |
+| `question`, `ground_truth`, models | GSM8K's example solutions, compared with the gold; needs `keep` |
+
+The question is under `question` or `problem`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import InputError, OptionError
+from surefoot.train.example import (
+    Example,
+    from_label,
+    from_ratings,
+    from_scores,
+    question_key,
+    strip_marks,
+)
+from surefoot.train.recipes import compare_with_gold, known_values, make_variants
+
+CHAT_HEAD = re.compile(r"\Asystem\n.*?\nuser\n.*?\nassistant\n", re.DOTALL)
+SOLVERS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read."""
+
+    variants: int = 4
+    """Examples made of each GSM8K row."""
+    seed: int = 0
+    keep: Collection[str] | None = None
+    """Keys of the questions whose example solutions may be used; see `read_questions`."""
+
+
+def read_examples(path: str | Path, reading: Reading | None = None) -> list[Example]:
+    """All examples of a file, their source named after it."""
+    path, reading = Path(path), reading or Reading()
+    source = path.name.split(".")[0]
+    examples: list[Example] = []
+    for number, row in _rows(path):
+        try:
+            examples += [_clean(example) for example in _examples(row, source, reading)]
+        except InputError as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
+    if not examples:
+        raise InputError(f"{path} holds no example to train on.")
+    return examples
+
+
+def read_questions(path: str | Path) -> set[str]:
+    """The keys of a file's questions."""
+    path = Path(path)
+    keys = set()
+    for number, row in _rows(path):
+        try:
+            keys.add(question_key(_question(row)))
+        except InputError as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
+    return keys
+
+
+def without_questions(examples: Iterable[Example], keys: Collection[str]) -> list[Example]:
+    """The examples of other questions than these."""
+    return [example for example in examples if question_key(example.question) not in keys]
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows with their line numbers; for a JSON array, with their place in it."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
+            if path.name.removesuffix(".gz").endswith(".json"):
+                found = list(enumerate(json.load(stream), start=1))
+            else:
+                found = [(number, _parsed(path, number, text)) for number, text in enumerate(stream, 1) if text.strip()]
+    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    for number, row in found:
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number}: expected an object, found {type(row).__name__}.")
+        yield number, row
+
+
+def _parsed(path: Path, number: int, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{path}, line {number}: not JSON ({error}).") from error
+
+
+def _examples(row: dict[str, Any], source: str, reading: Reading) -> list[Example]:
+    question = _question(row)
+    if "ground_truth" in row and any(solver in row for solver in SOLVERS):
+        return _solved(row, question, source, reading)
+    if "steps" not in row:
+        if isinstance(row.get("answer"), str) and "####" in row["answer"]:
+            return make_variants(question, row["answer"], count=reading.variants, seed=reading.seed, source=source)
+        raise InputError("expected `steps`, or a worked `answer` that ends in `#### number`.")
+    steps = row["steps"]
+    if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
+        raise InputError("`steps` must be a list of texts.")
+    if "targets" in row:
+        return [Example(question, tuple(steps), _numbers(row["targets"], "targets"), source)]
+    if "ratings" in row:
+        return [from_ratings(question, steps, _ratings(row["ratings"]), source)]
+    if "qwen_prm" in row:
+        return _taught(row, question, steps, source)
+    label = row.get("label")
+    if not isinstance(label, int) or isinstance(label, bool):
+        raise InputError("expected one of `targets`, `ratings`, `qwen_prm` or `label`.")
+    return [from_label(question, steps, label, source)]
+
+
+def _question(row: dict[str, Any]) -> str:
+    question = row.get("question", row.get("problem"))
+    if not isinstance(question, str) or not question.strip():
+        raise InputError("expected `question` or `problem` as text.")
+    return question
+
+
+def _numbers(values: Any, name: str) -> tuple[float | None, ...]:
+    if not isinstance(values, list):
+        raise InputError(f"`{name}` must be a list.")
+    for value in values:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InputError(f"`{name}` must hold numbers or null.")
+    return tuple(None if value is None else float(value) for value in values)
+
+
+def _ratings(values: Any) -> list[int | None]:
+    if not isinstance(values, list):
+        raise InputError("`ratings` must be a list.")
+    return values
+
+
+def _taught(row: dict[str, Any], question: str, steps: list[str], source: str) -> list[Example]:
+    steps = [CHAT_HEAD.sub("", steps[0]), *steps[1:]] if steps else steps
+    example = from_scores(question, steps, _numbers(row["qwen_prm"], "qwen_prm"), source)
+    # The answer is wrong by every test, and the teacher saw no error: one of them is mistaken, and nothing is learnt.
+    failed = [row[test] for test in ("is_correct", "last_number_equals_gt") if test in row]
+    return [] if example.first_error == -1 and failed and not any(failed) else [example]
+
+
+def _solved(row: dict[str, Any], question: str, source: str, reading: Reading) -> list[Example]:
+    if reading.keep is None:
+        raise OptionError(
+            "This file holds solutions of every GSM8K test problem, those of ProcessBench among them. Say which "
+            "problems may be trained on with --keep FILE (in Python: Reading(keep=read_questions(FILE)))."
+        )
+    if question_key(question) not in reading.keep:
+        return []
+    solutions = [row[solver] for solver in SOLVERS if isinstance(row.get(solver), dict)]
+    parts = [(_solution_steps(str(one.get("solution", ""))), bool(one.get("is_correct"))) for one in solutions]
+    known = known_values(question, str(row["ground_truth"]), [steps for steps, right in parts if right])
+    compared = [
+        compare_with_gold(question, steps, right=right, known=known, source=source) for steps, right in parts if steps
+    ]
+    return [example for example in compared if example.has_loss]
+
+
+def _solution_steps(text: str) -> list[str]:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [f"The answer is {line[2:].strip()}." if line.startswith("A:") else line for line in lines]
+
+
+def _clean(example: Example) -> Example:
+    return replace(example, steps=tuple(strip_marks(step) for step in example.steps))

@@ -1,0 +1,29 @@
+"""Where step labels come from without a human: worked solutions spoiled on purpose, real ones compared with the gold.
+
+The rule: same seed, same examples; and a label is either exact by construction or soft where it is not.
+
+Licences of the sources these recipes are made for:
+- GSM8K, questions, worked solutions and example model solutions (openai/grade-school-math): MIT.
+- Best-of-N samples with PRM scores (StrictPRMBench): CC BY 4.0; name the source in a model card.
+"""
+
+from surefoot.train.recipes.compare import compare_with_gold, known_values
+from surefoot.train.recipes.corrupt import KINDS, corrupt
+from surefoot.train.recipes.style import Style, pick_style, write
+from surefoot.train.recipes.variants import make_variants
+from surefoot.train.recipes.worked import Calculation, Line, Worked, parse_worked
+
+__all__ = [
+    "KINDS",
+    "Calculation",
+    "Line",
+    "Style",
+    "Worked",
+    "compare_with_gold",
+    "corrupt",
+    "known_values",
+    "make_variants",
+    "parse_worked",
+    "pick_style",
+    "write",
+]

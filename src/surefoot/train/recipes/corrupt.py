@@ -1,0 +1,221 @@
+"""Worked solutions spoiled on purpose, so that the first wrong step is known exactly.
+
+The rule: every line before the error is word for word the gold one; the line of the error states a number that differs
+from the gold's number for the same thing; later lines carry the error on, as a person or a model would.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from surefoot.arithmetic import check_arithmetic
+from surefoot.expression import evaluate, number_value, numbers_in
+from surefoot.train.recipes.worked import (
+    NUMBERS,
+    Calculation,
+    Line,
+    Worked,
+    carry,
+    format_number,
+    is_plain,
+    mention,
+    signs_at,
+)
+
+TRIES = 8
+OTHER_SIGNS = {"+": "-*", "-": "+*", "*": "+/-", "x": "+/-", "×": "+/-", "/": "*-"}
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """Lines with one error and its consequences."""
+
+    lines: tuple[Line, ...]
+    answer: str
+    label: int
+    """The line of the first error; the number of lines if only the stated answer is wrong."""
+    kind: str
+
+
+def corrupt(worked: Worked, kind: str, rng: random.Random) -> Corrupted | None:
+    """One error of the given kind, or None where the solution has no place for it."""
+    for _ in range(TRIES):
+        found = RECIPES[kind](worked, rng)
+        if found is not None:
+            return found
+    return None
+
+
+def _operand(worked: Worked, rng: random.Random) -> Corrupted | None:
+    """A wrong quantity goes into a calculation that is then done rightly."""
+    at, place, calculation = rng.choice(worked.calculations)
+    if not calculation.visible:
+        return None
+    numbers = list(NUMBERS.finditer(calculation.expression))
+    which = rng.randrange(len(numbers))
+    old = number_value(numbers[which].group())
+    choices = sorted({value for value in _known(worked, at) if value not in (old, 0, calculation.result)})
+    if not choices:
+        return None
+    new = format_number(rng.choice(choices))
+    expression = _replace_number(calculation.expression, which, new)
+    visible = _replace_number(calculation.visible, which, new)
+    return _recalculated(worked, at, place, calculation, expression, visible, "operand")
+
+
+def _operation(worked: Worked, rng: random.Random) -> Corrupted | None:
+    """The right quantities, the wrong operation."""
+    at, place, calculation = rng.choice(worked.calculations)
+    if not calculation.visible:
+        return None
+    signs = signs_at(calculation.expression)
+    if not signs:
+        return None
+    which = rng.randrange(len(signs))
+    sign = rng.choice(OTHER_SIGNS[calculation.expression[signs[which]]])
+    expression = _replace_at(calculation.expression, signs[which], sign)
+    visible = _replace_at(calculation.visible, signs_at(calculation.visible)[which], sign)
+    return _recalculated(worked, at, place, calculation, expression, visible, "operation")
+
+
+def _slip(worked: Worked, rng: random.Random) -> Corrupted | None:
+    """The right calculation with a wrong result."""
+    at, place, calculation = rng.choice(worked.calculations)
+    new = _slipped(calculation.result, rng)
+    shown = format_number(new)
+    judged = check_arithmetic(f"{calculation.expression} = {shown}")
+    if not is_plain(new) or len(judged) != 1 or judged[0].verdict is not False:
+        return None
+    return _carried(worked, at, place, calculation, replace(calculation, shown=shown), "slip")
+
+
+def _dropped(worked: Worked, rng: random.Random) -> Corrupted | None:
+    """A step is forgotten: what should have been worked out is replaced by a number that went into it."""
+    lines = worked.lines
+    inner = [at for at, line in enumerate(lines[:-1]) if len(line.calculations) == 1]
+    if not inner:
+        return None
+    gone = rng.choice(inner)
+    calculation = lines[gone].calculations[0][1]
+    result = calculation.result
+    others = [part.result for at, _, part in worked.calculations if at != gone]
+    operands = [value for value in numbers_in(calculation.expression) if value not in (result, 0, 1)]
+    if result in numbers_in(worked.question) or result in others or not operands:
+        return None
+    changed = {result: rng.choice(operands)}
+    return _rewritten(worked, lines[:gone], lines[gone + 1 :], changed, "dropped")
+
+
+def _swapped(worked: Worked, rng: random.Random) -> Corrupted | None:
+    """Two quantities of the question take each other's place."""
+    results = {part.result for *_, part in worked.calculations}
+    used = {value for *_, part in worked.calculations for value in numbers_in(part.expression)}
+    choices = sorted((used & set(numbers_in(worked.question))) - results - {Fraction(0)})
+    if len(choices) < 2:
+        return None
+    a, b = rng.sample(choices, 2)
+    return _rewritten(worked, (), worked.lines, {a: b, b: a}, "swapped")
+
+
+def _answer(worked: Worked, rng: random.Random) -> Corrupted | None:
+    """All steps right, another number stated as the answer."""
+    right = number_value(worked.answer)
+    results = {part.result for *_, part in worked.calculations} - {right, Fraction(0)}
+    new = rng.choice(sorted(results)) if results and rng.random() < 0.7 else _slipped(right, rng)
+    if new == right or not is_plain(new):
+        return None
+    return Corrupted(worked.lines, format_number(new), len(worked.lines), "answer")
+
+
+RECIPES: dict[str, Callable[[Worked, random.Random], Corrupted | None]] = {
+    "operand": _operand,
+    "operation": _operation,
+    "slip": _slip,
+    "dropped": _dropped,
+    "swapped": _swapped,
+    "answer": _answer,
+}
+KINDS = tuple(RECIPES)
+
+
+def _known(worked: Worked, at: int) -> list[Fraction]:
+    """Numbers that a solver has at hand on this line."""
+    earlier = [part.result for line, _, part in worked.calculations if line < at]
+    return [value for value in numbers_in(worked.question) + earlier if is_plain(value)]
+
+
+def _replace_number(expression: str, which: int, new: str) -> str:
+    match = list(NUMBERS.finditer(expression))[which]
+    return expression[: match.start()] + new + expression[match.end() :]
+
+
+def _replace_at(text: str, at: int, new: str) -> str:
+    return text[:at] + new + text[at + 1 :]
+
+
+def _recalculated(
+    worked: Worked, at: int, place: int, old: Calculation, expression: str, visible: str, kind: str
+) -> Corrupted | None:
+    value = evaluate(expression)
+    if value is None or not is_plain(value) or value == old.result or evaluate(old.expression) == value:
+        return None
+    return _carried(worked, at, place, old, Calculation(visible, old.lead, expression, format_number(value)), kind)
+
+
+def _carried(worked: Worked, at: int, place: int, old: Calculation, new: Calculation, kind: str) -> Corrupted | None:
+    """The calculation replaced, and everything behind it as it follows."""
+    line = worked.lines[at]
+    changed = {old.result: new.result}
+    before = mention(line.parts[:place], old, new)
+    first = carry(Line((*before, new, *line.parts[place + 1 :])), changed, place + 1)
+    rest = _carry_all(worked.lines[at + 1 :], changed)
+    if first is None or rest is None:
+        return None
+    answer = changed.get(number_value(worked.answer))
+    lines = (*worked.lines[:at], first, *rest)
+    return Corrupted(lines, worked.answer if answer is None else format_number(answer), at, kind)
+
+
+def _rewritten(
+    worked: Worked, kept: Sequence[Line], lines: Sequence[Line], changed: dict[Fraction, Fraction], kind: str
+) -> Corrupted | None:
+    """Lines that use changed numbers; the first that does must come out with another result."""
+    new = _carry_all(lines, changed)
+    if new is None:
+        return None
+    first = next((at for at, (a, b) in enumerate(zip(lines, new, strict=True)) if a.text != b.text), None)
+    if first is None:
+        return None
+    before, after = lines[first].calculations, new[first].calculations
+    if not after or after[-1][1].result == before[-1][1].result or not is_plain(after[-1][1].result):
+        return None
+    answer = changed.get(number_value(worked.answer))
+    shown = worked.answer if answer is None else format_number(answer)
+    return Corrupted((*kept, *new), shown, len(kept) + first, kind)
+
+
+def _carry_all(lines: Sequence[Line], changed: dict[Fraction, Fraction]) -> list[Line] | None:
+    new = []
+    for line in lines:
+        carried = carry(line, changed)
+        if carried is None:
+            return None
+        new.append(carried)
+    return new
+
+
+def _slipped(value: Fraction, rng: random.Random) -> Fraction:
+    """A number as it comes out when somebody is not careful."""
+    ways = [value + 1, value - 1, value * 10, value / 10]
+    if value >= 20:
+        ways += [value + 10, value - 10]
+    digits = format_number(value)
+    if digits.isdigit() and len(digits) > 1:
+        at = rng.randrange(len(digits) - 1)
+        ways.append(Fraction(digits[:at] + digits[at + 1] + digits[at] + digits[at + 2 :]))
+        at = rng.randrange(len(digits))
+        ways.append(Fraction(digits[:at] + rng.choice("123456789") + digits[at + 1 :]))
+    return rng.choice(ways)

@@ -1,0 +1,39 @@
+"""Several examples from one worked solution: right ones and spoiled ones, in different styles.
+
+The rule: the seed and the question alone decide what comes out, so a row gives the same examples wherever it stands.
+GSM8K: MIT licence.
+"""
+
+from __future__ import annotations
+
+import random
+
+from surefoot.train.example import Example, from_label
+from surefoot.train.recipes.corrupt import KINDS, corrupt
+from surefoot.train.recipes.style import pick_style, write
+from surefoot.train.recipes.worked import parse_worked
+
+
+def make_variants(question: str, answer: str, *, count: int = 4, seed: int = 0, source: str = "gsm8k") -> list[Example]:
+    """`count` examples of a GSM8K row, every second one wrong. Rows in which something does not hold give none."""
+    worked = parse_worked(question, answer)
+    if worked is None:
+        return []
+    rng = random.Random(f"{seed}/{question}")
+    kinds = rng.sample(KINDS, len(KINDS))
+    examples = []
+    for number in range(count):
+        style = pick_style(rng)
+        if number % 2 == 0:
+            steps, label = write(worked.lines, worked.answer, style, rng)
+        else:
+            spoiled = None
+            while spoiled is None and kinds:
+                spoiled = corrupt(worked, kinds.pop(), rng)
+            if spoiled is None:
+                continue
+            steps, label = write(spoiled.lines, spoiled.answer, style, rng, spoiled.label)
+        if not kinds:
+            kinds = rng.sample(KINDS, len(KINDS))
+        examples.append(from_label(worked.question, steps, label, source))
+    return examples

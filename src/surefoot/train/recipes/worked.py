@@ -1,0 +1,186 @@
+"""A worked solution: lines of text with calculations in them, as GSM8K writes them: `48/2 = <<48/2=24>>24`.
+
+The rule: a solution is used only if all of it holds: every mark comes out as it says, the text shows what the mark
+says, and no equation in the text is false. Labels made from it are exact only then. GSM8K: MIT licence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from surefoot.arithmetic import check_arithmetic
+from surefoot.expression import NUMBER, evaluate, number_value, numbers_in
+
+MARK = re.compile(rf"<<([^<>\n=]*)=([^<>\n=]*)>>({NUMBER})?")
+SHOWN_BEFORE = re.compile(r"([\d.($][\d\s+\-*/x×().,$%]{0,200}?)(\s*=\s*\$?\s*)$")
+NUMBERS = re.compile(NUMBER)
+PLACES = 2
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """`visible` `lead` `shown`, for instance `48/2`, ` = $`, `24`; behind the scenes the mark's own expression."""
+
+    visible: str
+    """The expression as the reader sees it; empty if the text does not show it."""
+    lead: str
+    expression: str
+    shown: str
+
+    @property
+    def result(self) -> Fraction:
+        """The number that is shown."""
+        return number_value(self.shown)
+
+    @property
+    def text(self) -> str:
+        """As it stands in the line."""
+        return f"{self.visible}{self.lead}{self.shown}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """Text and calculations in turn."""
+
+    parts: tuple[str | Calculation, ...]
+
+    @property
+    def text(self) -> str:
+        """The line as a person reads it."""
+        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
+
+    @property
+    def calculations(self) -> list[tuple[int, Calculation]]:
+        """The calculations, each with its place among the parts."""
+        return [(at, part) for at, part in enumerate(self.parts) if isinstance(part, Calculation)]
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A question, its lines, and the answer."""
+
+    question: str
+    lines: tuple[Line, ...]
+    answer: str
+
+    @property
+    def calculations(self) -> list[tuple[int, int, Calculation]]:
+        """All calculations, each with its line and its place among the line's parts. There is at least one."""
+        return [(at, place, part) for at, line in enumerate(self.lines) for place, part in line.calculations]
+
+
+def parse_worked(question: str, answer: str) -> Worked | None:
+    """A row of GSM8K, or None if something in it does not hold."""
+    body, mark, final = answer.rpartition("####")
+    final = final.strip().lstrip("$")
+    if not mark or not NUMBERS.fullmatch(final):
+        return None
+    lines = []
+    for text in body.splitlines():
+        if text.strip():
+            line = _parse_line(text.strip())
+            if line is None or any(equation.verdict is False for equation in check_arithmetic(line.text)):
+                return None
+            lines.append(line)
+    calculations = [part for line in lines for _, part in line.calculations]
+    if not calculations or calculations[-1].result != number_value(final):
+        return None
+    return Worked(question.strip(), tuple(lines), final)
+
+
+def _parse_line(text: str) -> Line | None:
+    parts: list[str | Calculation] = []
+    at = 0
+    for match in MARK.finditer(text):
+        expression, result, shown = match.groups()
+        value, stated = evaluate(expression), evaluate(result)
+        if value is None or stated is None or not shown or number_value(shown) != stated:
+            return None
+        if format_number(value) != format_number(stated):
+            return None
+        before = text[at : match.start()]
+        visible, lead = "", ""
+        found = SHOWN_BEFORE.search(before)
+        if found and numbers_in(found[1]) == numbers_in(expression) and _signs(found[1]) == _signs(expression):
+            visible, lead = found[1], found[2]
+            before = before[: found.start()]
+        parts += [before, Calculation(visible, lead, expression, shown)]
+        at = match.end()
+    tail = text[at:]
+    if "<<" in tail or ">>" in tail:
+        return None
+    return Line((*parts, tail))
+
+
+def signs_at(expression: str) -> list[int]:
+    """Where the signs of an expression stand."""
+    return [at for at, char in enumerate(expression) if char in "+-*/x×"]
+
+
+def _signs(expression: str) -> list[str]:
+    return ["*" if expression[at] in "x×" else expression[at] for at in signs_at(expression)]
+
+
+def format_number(value: Fraction) -> str:
+    """A number as people write it: whole, or with up to two decimals."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    scaled = round(value * 10**PLACES)
+    sign, digits = ("-" if scaled < 0 else ""), str(abs(scaled)).rjust(PLACES + 1, "0")
+    return f"{sign}{digits[:-PLACES]}.{digits[-PLACES:]}".rstrip("0").rstrip(".")
+
+
+def is_plain(value: Fraction) -> bool:
+    """Whether a person would write the number down without rounding, and would not wonder about it."""
+    return value > 0 and (value * 10**PLACES).denominator == 1 and value < 10**7
+
+
+def swap_numbers(text: str, changed: Mapping[Fraction, Fraction]) -> str:
+    """The text with every number that has changed replaced by what it became."""
+
+    def new(match: re.Match[str]) -> str:
+        value = _short_value(match.group())
+        return match.group() if value is None or value not in changed else format_number(changed[value])
+
+    return NUMBERS.sub(new, text)
+
+
+def _short_value(text: str) -> Fraction | None:
+    try:
+        return number_value(text)
+    except ValueError:
+        return None
+
+
+def carry(line: Line, changed: dict[Fraction, Fraction], start: int = 0) -> Line | None:
+    """The line as somebody would write it who believes the changed numbers. `changed` learns what follows from them.
+
+    Parts before `start` stay. None if a calculation cannot be done any more.
+    """
+    parts: list[str | Calculation] = list(line.parts[:start])
+    for part in line.parts[start:]:
+        if isinstance(part, str):
+            parts.append(swap_numbers(part, changed))
+            continue
+        expression, visible = swap_numbers(part.expression, changed), swap_numbers(part.visible, changed)
+        value = evaluate(expression)
+        if value is None or value < 0:
+            return None
+        shown = part.shown if expression == part.expression else format_number(value)
+        if number_value(shown) == part.result:
+            changed.pop(part.result, None)
+        else:
+            changed[part.result] = number_value(shown)
+        new = Calculation(visible, part.lead, expression, shown)
+        parts = [*mention(parts, part, new), new]
+    return Line(tuple(parts))
+
+
+def mention(parts: Sequence[str | Calculation], old: Calculation, new: Calculation) -> list[str | Calculation]:
+    """What stands before a calculation may name its result already: "He has 12 eggs because 3 * 4 = 12"."""
+    if old.result == new.result or old.result in numbers_in(old.expression):
+        return list(parts)
+    return [swap_numbers(part, {old.result: new.result}) if isinstance(part, str) else part for part in parts]

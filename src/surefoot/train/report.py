@@ -1,0 +1,72 @@
+"""What is written down of a run: a JSONL log, and the loss curve as text and, where matplotlib is, as a picture.
+
+The rule: the log has one line a step and one an evaluation; after a resume it reads as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 72
+
+
+class Log:
+    """log.jsonl, open for adding lines."""
+
+    def __init__(self, file: Path, step: int) -> None:
+        """Goes on after `step`: later lines, of a sitting whose work was lost, are taken out."""
+        rows = [row for row in read_log(file) if row["step"] <= step] if file.is_file() and step else []
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        self._file = file
+
+    def add(self, **row: Any) -> None:
+        """One line."""
+        with self._file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+
+def read_log(file: Path) -> list[dict[str, Any]]:
+    """All whole lines of a log; a last one that was cut off by a crash is left out."""
+    rows = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def draw_curve(file: Path) -> str:
+    """The loss curve of a log in one line of text, with its ends; beside the log a picture, if that can be made."""
+    points = [(row["step"], row["loss"]) for row in read_log(file) if "loss" in row]
+    if not points:
+        return "no step was done"
+    size = max(1, -(-len(points) // WIDTH))
+    groups = [points[at : at + size] for at in range(0, len(points), size)]
+    losses = [sum(loss for _, loss in group) / len(group) for group in groups]
+    low, high = min(losses), max(losses)
+    heights = [round((loss - low) / (high - low or 1.0) * (len(BARS) - 1)) for loss in losses]
+    text = f"loss {losses[0]:.3f} {''.join(BARS[height] for height in heights)} {losses[-1]:.3f}"
+    file.with_name("loss.txt").write_text(text + "\n", encoding="utf-8")
+    _picture(file, points)
+    return text
+
+
+def _picture(file: Path, points: list[tuple[int, float]]) -> None:
+    try:
+        import matplotlib
+    except ImportError:
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 4))
+    axes.plot(*zip(*points, strict=True), linewidth=0.8)
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss")
+    figure.savefig(file.with_name("loss.png"), dpi=120)
+    pyplot.close(figure)

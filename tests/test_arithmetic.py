@@ -1,0 +1,171 @@
+"""Equations in text: what is true, what is false, what cannot be told."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surefoot.arithmetic import check_arithmetic
+from surefoot.expression import evaluate, number_value, numbers_in
+
+TRUE = [
+    "12 * 3 = 36", "12*3=36", "12 x 3 = 36", "3x2=6", "12 × 3 = 36", "12 · 3 = 36", "12 * 3 == 36",
+    r"\frac{1}{2} \times 18 = 9", r"\dfrac{18}{2} = 9", r"\frac12 \cdot 18 = 9", r"5 \div 2 = 2.5", r"\(18 - 6 = 12\)",
+    r"\[ 18 - 6 = 12 \]", r"$18 - 6 = 12$", "$5 + $3 = $8", r"3 \times \$4 = \$12", "3 * $4 = $12.00", "€5 + €3 = €8",
+    "1,200 + 300 = 1,500", "1{,}200 + 300 = 1500", "20% of 50 = 10", "20 / 100 = 20%", "0.5 = 50%", "50% = 0.5",
+    "(5/20)*100 = 25%", "100% - 20% = 80%", "1/3 of 18 = 6", r"20\% \text{ of } 50 = 10", "10 / 3 = 3.33",
+    "200/3 = 66.67", "200/3 = 66.66", "10/3 ≈ 3", r"10/3 \approx 3.3", "1 1/2 * 4 = 6", "2(3+4) = 14", "(2)(3) = 6",
+    "2^3 = 8", "3² + 4² = 25", "-5 + 3 = -2", "5 - -3 = 8", "(1 + 2) * (3 + 4) = 21", "[1 + 2] * 3 = 9",
+    "(18 - 6 = 12)", "1. 3 + 4 = 7", "1) 3 + 4 = 7", "- 3 + 4 = 7", "* 3 + 4 = 7", "Total = 3 + 4 = 7.",
+    r"\text{Total} = 9 \times 2 = 18", "Step 2: 3 + 4 = 7", "**12 * 3 = 36**", "12 * 3 = **36**",
+    r"7 * 8 = \boxed{56}", "2 boys/girl * 6 girls = 12 boys", "3 apples * $2/apple = $6", "12 boys + 6 girls = 18 kids",
+    "60 students x 2/3 = 40 students", "2 hours * 60 = 120 minutes", "He reads 4 + 5 = 9 pages, so", "3 +\n4 = 7",
+    "3 + 4\n= 7", "She gets 30 - 15 = 15 more than Tom", "There are 3*4=12 three-legged cats", "<<48/2=24>>24",
+    "48/2 = <<48/2=24>>24 clips", ".5 * 4 = 2", "6 feet * 12 inches/foot = 72 inches", "0.1 + 0.2 = 0.3",
+    "2/3 = 0.6667", "1/8 = 0.125", "16 - 3 - 4 = 9", "48 / 2 / 3 = 8", "2 + 3 * 4 = 14", "18/6=3.0",
+]  # fmt: skip
+
+FALSE = [
+    "12 * 3 = 37", "$5 + $3 = $9", r"\frac{1}{2} \times 18 = 8", r"\(18 - 6 = 13\)", r"7 * 8 = \boxed{57}",
+    "12 * 3 = **37**", "10/3 = 3", "10/3 = 3.34", "10/3 = 3.5", "1/3 of 18 = 7", "20% of 50 = 12",
+    "She had 5 apples and 3 + 4 = 8", "1) 3 + 4 = 8", "- 3 + 4 = 8", "5 = 6", "2 + 3 * 4 = 20", "1,200 + 300 = 15,000",
+    "<<48/2=25>>25", r"3 \times \$4 = \$13", "12 boys + 6 girls = 19 kids", "Total = 3 + 4 = 8.", "2^3 = 6",
+    "192*100=$1920", "10/3 ≈ 7", "100 * 0.75 = 0.75", "16 - 3 - 4 = 8 eggs", "3 apples * $2/apple = $7",
+]  # fmt: skip
+
+UNTOLD = [
+    "2x + 3 = 7", "x = 5 + y", "79 - B - 26 = 8", "f(3) = 6 + 1", "cost per apple * 3 = 12", "half of 18 - 6 = 3",
+    "5 dozen + 3 = 63", "twice 5 + 3 = 13", "1 hour = 60 minutes", "3 weeks = 3 * 7",
+    "2 dollars - 50 cents = 1.5 dollars",
+    "$1 / 2 = 50 cents", "120 minutes / 60 = 3 hours", "2:3 = 4:6", "30 (5 * 6) = 30", "12 x 1 and 1/4 = 15",
+    "0900-0130 = 0730", "16,0000/10=16000", "0.33 * 100 = 33.33", "1/0 = 5", r"\sqrt{16} + 1 = 5", "5! + 1 = 121",
+    "40% of the file = 0.4 * 200", "100+($100*(10/100) = 110", "32 / 2 = 17 million", "(some words) + 1 = 4",
+    "7S = 847",
+    "1" * 40 + " + 1 = 2", "9^99 = 1", "2^(1/2) = 1",
+]  # fmt: skip
+
+
+def verdicts(text: str) -> list[bool | None]:
+    return [equation.verdict for equation in check_arithmetic(text)]
+
+
+@pytest.mark.parametrize("text", TRUE)
+def test_true(text: str) -> None:
+    assert verdicts(text)
+    assert set(verdicts(text)) == {True}
+
+
+@pytest.mark.parametrize("text", FALSE)
+def test_false(text: str) -> None:
+    assert False in verdicts(text)
+    assert None not in verdicts(text)
+
+
+@pytest.mark.parametrize("text", UNTOLD)
+def test_cannot_tell(text: str) -> None:
+    assert set(verdicts(text)) <= {None}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no numbers", "5 apples", "3 + 4", "x = y", "= 5", "5 =", "a <= 3", "12 + 3 <= 36"]
+)
+def test_no_equation(text: str) -> None:
+    assert verdicts(text) == []
+
+
+def test_a_chain_is_judged_link_by_link() -> None:
+    text = "So 3 + 4 = 7 = 5 + 2 = 8 apples"
+    found = check_arithmetic(text)
+    assert [(text[e.start : e.end], e.verdict) for e in found] == [
+        ("3 + 4 = 7", True),
+        ("7 = 5 + 2", True),
+        ("5 + 2 = 8", False),
+    ]
+    assert (found[2].left, found[2].right) == (Fraction(7), Fraction(8))
+
+
+def test_several_equations_and_their_spans() -> None:
+    text = "First 2 * 3 = 6. Then 6 + 1 = 8 and x = 4."
+    assert [(text[e.start : e.end], e.verdict) for e in check_arithmetic(text)] == [
+        ("2 * 3 = 6", True),
+        ("6 + 1 = 8", False),
+    ]
+
+
+def test_the_spans_of_marks() -> None:
+    text = "He has 2*3 = <<2*3=6>>6."
+    assert [text[e.start : e.end] for e in check_arithmetic(text)] == ["2*3 = <<2*3=6>>6", "2*3=6"]
+
+
+def test_numbers() -> None:
+    assert numbers_in("1,234.5 and .5, then 7% of 3/4") == [Fraction("1234.5"), Fraction("0.5"), 7, 3, 4]
+    assert number_value("1{,}234") == 1234
+    assert evaluate("(1/2+1/3)*6") == 5
+    assert evaluate("2 apples") is None
+    assert evaluate("") is None
+    with pytest.raises(ValueError, match="too long"):
+        number_value("1" * 31)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from("+-*"))
+def test_whole_numbers_are_exact(a: int, b: int, sign: str) -> None:
+    value = {"+": a + b, "-": a - b, "*": a * b}[sign]
+    assert verdicts(f"{a} {sign} {b} = {value}") == [True]
+    assert verdicts(f"{a} {sign} {b} = {value + 1}") == [False]
+
+
+EXPRESSIONS = st.recursive(
+    st.integers(0, 99).map(str),
+    lambda inner: st.tuples(inner, st.sampled_from(["+", "-", "*", "/"]), inner).map(
+        lambda t: f"({t[0]} {t[1]} {t[2]})"
+    ),
+    max_leaves=12,
+)
+
+
+@given(EXPRESSIONS)
+def test_evaluation_is_that_of_python_with_fractions(expression: str) -> None:
+    import re
+
+    try:
+        expected = eval(re.sub(r"\d+", r"Fraction(\g<0>)", expression), {"Fraction": Fraction})
+    except ZeroDivisionError:
+        expected = None
+    assert evaluate(expression) == expected
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet="0123456789+-*/x=()[]{}$%., \n\\fractimes^<>²ab≈'", max_size=80))
+def test_no_text_breaks_it(text: str) -> None:
+    for equation in check_arithmetic(text):
+        assert 0 <= equation.start < equation.end <= len(text)
+        assert equation.verdict in (True, False, None)
+        assert equation.verdict is None or (equation.left is not None and equation.right is not None)
+
+
+@given(st.text(max_size=200))
+def test_no_unicode_breaks_it(text: str) -> None:
+    check_arithmetic(text)
+    numbers_in(text)
+
+
+HOSTILE = [
+    "(", "=", "1=", "1+", "<<", "<<1=", "\\frac{", "1 a ", "\\text{", "9", "1^", "9,999", "-", "a", "\n", "1\n", "1 x ",
+    "²", "1 a b c d e f ", "a'", "a-", "1-a", "\\", "{(", "1/", "$", "1%",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_time_is_linear(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece)) + "=1"
+        started = time.process_time()
+        check_arithmetic(text)
+        return time.process_time() - started
+
+    seconds(1000)
+    assert seconds(16000) < 40 * max(seconds(4000), 0.002)

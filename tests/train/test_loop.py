@@ -1,0 +1,448 @@
+"""Training small models of the true architectures on a rule that can be learnt, on the CPU."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import surefoot
+from surefoot.errors import CheckpointError, InputError, LoadError, OptionError
+from surefoot.family.mini import SOLUTION, STEP
+from surefoot.family.qwen import MARKER
+from surefoot.testing import write_base
+from surefoot.train import loop, snapshot
+from surefoot.train.batch import Batch, Mixture, Shape, collate, encode
+from surefoot.train.example import Example, from_label, from_scores
+from surefoot.train.export import export, move_threshold
+from surefoot.train.loop import Result, train
+from surefoot.train.model import Trainee, make_trainee
+from surefoot.train.optimizer import freeze, make_optimizer, rate_factor
+from surefoot.train.report import draw_curve, read_log
+from surefoot.train.settings import Settings, Sitting
+
+FAST = Settings(
+    steps=40, learning_rate=3e-3, precision="float32", shape=Shape(1024, 16), max_tokens=128, weight_decay=0.01
+)
+QUIET = Sitting(evaluate_minutes=None, save_minutes=None)
+
+
+def rule(count: int, seed: int = 0) -> list[Example]:
+    """A step is right if it says yes."""
+    rng = random.Random(seed)
+    examples = []
+    for number in range(count):
+        words = [rng.choice(["yes", "yes", "no"]) for _ in range(rng.randint(1, 4))]
+        label = words.index("no") if "no" in words else -1
+        steps = [f"{rng.choice('abc')} {word}" for word in words]
+        examples.append(from_label(f"question {number}", steps, label, "rule"))
+    return examples
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("bases") / "llama")
+
+
+@pytest.fixture(scope="module")
+def qwen2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("bases") / "qwen2", "qwen2")
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_the_rule_is_learnt_and_the_export_gives_the_same_scores(
+    kind: str, llama: Path, qwen2: Path, tmp_path: Path
+) -> None:
+    trainee = make_trainee({"llama": llama, "qwen2": qwen2}[kind])
+    # The chat around a question takes room.
+    settings = FAST if kind == "llama" else replace(FAST, steps=60, max_tokens=512, shape=Shape(4096, 32))
+    result = train(trainee, rule(300), tmp_path / "out", settings, QUIET, held_out=rule(60, seed=1))
+    losses = [row["loss"] for row in read_log(tmp_path / "out" / "log.jsonl") if "loss" in row and "rate" in row]
+    assert len(losses) == settings.steps
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
+    assert result.finished
+    assert result.quality is not None
+    assert result.quality.step_auc is not None
+    assert result.quality.step_auc > 0.95
+
+    scorer = surefoot.load(result.folder)
+    assert scorer.family.name == {"llama": "mini", "qwen2": "qwen"}[kind]
+    for example in rule(10, seed=2):
+        scores = scorer.score(example.question, example.steps).step_scores
+        prompt = trainee.family.render(trainee.encoder, example.question, example.steps)
+        places = torch.tensor(prompt.reads)
+        with torch.no_grad():
+            margin = trainee.model(torch.tensor([prompt.ids]), torch.zeros_like(places), places)
+        assert scores == pytest.approx(margin.sigmoid().tolist(), abs=1e-5)
+
+
+def test_the_export_is_an_ordinary_checkpoint(llama: Path, tmp_path: Path) -> None:
+    folder = export(make_trainee(llama), tmp_path / "out")
+    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["SurefootMiniForProcessRewardModel"]
+    assert config["model_type"] == "llama"
+    added = {
+        token["content"]: token["id"] for token in json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    }
+    assert (added[SOLUTION], added[STEP]) == (259, 260)
+    assert config["vocab_size"] == 261
+    tensors = weights(folder)
+    assert tensors["model.embed_tokens.weight"].shape == (261, 32)
+    assert {name for name in tensors if name.startswith("score.")} == {
+        "score.0.weight", "score.0.bias", "score.2.weight", "score.2.bias",
+    }  # fmt: skip
+    result = surefoot.load(folder).score(f"is {STEP} text?", [f"a {SOLUTION}", "b"])
+    assert result.status == "scored"
+    assert len(result.warnings) == 2
+
+
+def test_half_precision_export(llama: Path, tmp_path: Path) -> None:
+    folder = export(make_trainee(llama), tmp_path / "out", dtype="bfloat16")
+    assert {tensor.dtype for tensor in weights(folder).values()} == {torch.bfloat16}
+    assert surefoot.load(folder).score("q", ["a"]).status == "scored"
+    with pytest.raises(OptionError, match="dtype='int3'"):
+        export(make_trainee(llama), tmp_path / "out", dtype="int3")
+
+
+def test_a_free_row_is_used_for_the_marker(tmp_path: Path) -> None:
+    base = write_base(tmp_path / "roomy", "qwen2", vocab_size=300)
+    trainee = make_trainee(base)
+    assert trainee.family.name == "qwen"
+    assert trainee.encoder.token(MARKER) == 259
+    assert trainee.config["vocab_size"] == 300
+
+
+def test_only_the_first_layers(llama: Path, tmp_path: Path) -> None:
+    trainee = make_trainee(llama, layers=1)
+    folder = export(trainee, tmp_path / "out")
+    assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 1
+    assert not any("layers.1." in name for name in weights(folder))
+    assert surefoot.load(folder).score("q", ["a"]).status == "scored"
+    for layers in (0, 3):
+        with pytest.raises(OptionError, match="but the base has 2"):
+            make_trainee(llama, layers=layers)
+
+
+def test_a_prm_can_be_trained_further(llama: Path, tmp_path: Path) -> None:
+    first = export(make_trainee(llama, seed=3), tmp_path / "first")
+    again = export(make_trainee(first, seed=4), tmp_path / "again")
+    assert same(weights(first), weights(again))
+
+
+def test_the_family_can_be_chosen(qwen2: Path, llama: Path) -> None:
+    assert make_trainee(qwen2, family="mini").family.name == "mini"
+    with pytest.raises(OptionError, match="family='nope'"):
+        make_trainee(llama, family="nope")
+
+
+def test_bases_that_cannot_be_used(tmp_path: Path, llama: Path) -> None:
+    with pytest.raises(LoadError, match="neither a folder"):
+        make_trainee(tmp_path / "none")
+    base = write_base(tmp_path / "base")
+    (base / "tokenizer.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="is not a tokenizer"):
+        make_trainee(base)
+    (base / "tokenizer.json").unlink()
+    with pytest.raises(LoadError, match=r"has no tokenizer\.json"):
+        make_trainee(base)
+
+
+# --- exactness ---
+
+TEN = replace(FAST, steps=10, ema=0.9, accumulate=2, shape=Shape(256, 16), mixture=Mixture({}, wrong_share=0.5))
+
+
+def run(base: Path, out: Path, settings: Settings = TEN, sitting: Sitting = QUIET, seed: int = 0) -> Result:
+    return train(make_trainee(base, seed=seed), rule(24), out, settings, sitting, held_out=rule(20, seed=1))
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_weights(llama: Path, tmp_path: Path) -> None:
+    whole = run(llama, tmp_path / "whole")
+    paused = run(llama, tmp_path / "parts", sitting=replace(QUIET, steps=5))
+    assert (paused.finished, paused.step) == (False, 5)
+    assert not (tmp_path / "parts" / "model.safetensors").exists()
+    rest = run(llama, tmp_path / "parts")
+    assert (rest.finished, rest.step) == (True, 10)
+    assert same(weights(whole.folder), weights(rest.folder))
+
+    def curve(folder: Path) -> list[tuple[int, float]]:
+        return [(row["step"], row["loss"]) for row in read_log(folder / "log.jsonl") if "rate" in row]
+
+    assert curve(tmp_path / "whole") == curve(tmp_path / "parts")
+    assert [step for step, _ in curve(tmp_path / "parts")] == list(range(1, 11))
+
+
+def test_a_run_that_died_goes_on_from_its_last_snapshot(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(llama, tmp_path / "whole")
+    saving = replace(QUIET, save_steps=3)
+    calls = 0
+    learn: Callable[..., dict[str, float]] = loop._Run._learn
+
+    def dies(self: loop._Run, batches: list[Batch]) -> dict[str, float]:
+        nonlocal calls
+        calls += 1
+        if calls == 9:
+            raise RuntimeError("power cut")
+        return learn(self, batches)
+
+    monkeypatch.setattr(loop._Run, "_learn", dies)
+    with pytest.raises(RuntimeError, match="power cut"):
+        run(llama, tmp_path / "parts", sitting=saving)
+    last = snapshot.last(tmp_path / "parts" / "checkpoints")
+    assert last is not None
+    assert last.name == "step-00000006.pt"
+    rest = run(llama, tmp_path / "parts", sitting=saving)
+    assert same(weights(whole.folder), weights(rest.folder))
+    rows = [row["step"] for row in read_log(tmp_path / "parts" / "log.jsonl") if "rate" in row]
+    assert rows == list(range(1, 11))
+
+
+def test_an_interrupted_run_saves_itself(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: loop._Run, batches: list[Batch]) -> dict[str, float]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop._Run, "_learn", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(llama, tmp_path / "out")
+    assert snapshot.last(tmp_path / "out" / "checkpoints") is not None
+
+
+def test_the_seed_decides(llama: Path, tmp_path: Path) -> None:
+    settings = replace(TEN, steps=3)
+    one, two = run(llama, tmp_path / "one", settings), run(llama, tmp_path / "two", settings)
+    other = run(llama, tmp_path / "other", replace(settings, seed=1))
+    assert same(weights(one.folder), weights(two.folder))
+    assert not same(weights(one.folder), weights(other.folder))
+
+
+def test_a_run_is_not_continued_with_other_settings_or_data(llama: Path, tmp_path: Path) -> None:
+    run(llama, tmp_path / "out", sitting=replace(QUIET, steps=1))
+    with pytest.raises(OptionError, match="a run with other learning rate"):
+        run(llama, tmp_path / "out", replace(TEN, learning_rate=1.0))
+    with pytest.raises(OptionError, match="a run with other training data"):
+        train(make_trainee(llama), rule(25), tmp_path / "out", TEN, QUIET)
+
+
+def test_snapshots_are_few_and_whole(llama: Path, tmp_path: Path) -> None:
+    run(llama, tmp_path / "out", sitting=replace(QUIET, save_steps=1, evaluate_steps=2, keep=3))
+    names = sorted(file.name for file in (tmp_path / "out" / "checkpoints").iterdir())
+    assert names == ["best.pt", "step-00000008.pt", "step-00000009.pt", "step-00000010.pt"]
+    broken = tmp_path / "out" / "checkpoints" / "step-00000011.pt"
+    broken.write_bytes(b"nothing")
+    with pytest.raises(LoadError, match="Remove it"):
+        run(llama, tmp_path / "out")
+
+
+# --- the loss ---
+
+
+def test_steps_behind_the_first_error_carry_no_gradient(llama: Path) -> None:
+    def gradients(examples: list[Example]) -> dict[str, torch.Tensor]:
+        trainee = make_trainee(llama)
+        encoded, _ = encode(examples, trainee.family, trainee.encoder, 128)
+        batch = collate(encoded, Shape(256, 16))
+        margin = trainee.model(batch.ids, batch.rows, batch.columns)
+        torch.nn.functional.binary_cross_entropy_with_logits(margin, batch.targets).backward()  # type: ignore[no-untyped-call]
+        return {name: p.grad for name, p in trainee.model.named_parameters() if p.grad is not None}
+
+    short = gradients([from_label("q", ["a", "b"], 1)])
+    long = gradients([from_label("q", ["a", "b", "anything", "at all"], 1)])
+    other = gradients([from_label("q", ["a", "b", "something else"], 1)])
+    assert same(short, long)
+    assert same(short, other)
+
+
+def test_soft_targets_pull_scores_to_themselves(llama: Path, tmp_path: Path) -> None:
+    examples = [from_scores("q", ["a yes"], [0.7], "soft")] * 8
+    result = train(make_trainee(llama), examples, tmp_path / "out", replace(FAST, steps=60), QUIET)
+    assert surefoot.load(result.folder).score("q", ["a yes"]).step_scores[0] == pytest.approx(0.7, abs=0.05)
+
+
+def test_wrong_steps_can_count_more(llama: Path, tmp_path: Path) -> None:
+    examples = [from_label("q", ["a"], label, "s") for label in (0, -1)] * 8
+    settings = replace(FAST, steps=60, wrong_weight=4.0)
+    result = train(make_trainee(llama), examples, tmp_path / "out", settings, QUIET)
+    assert surefoot.load(result.folder).score("q", ["a"]).step_scores[0] == pytest.approx(0.2, abs=0.05)
+
+
+def test_accumulated_batches_are_one_big_one(llama: Path, tmp_path: Path) -> None:
+    settings = replace(FAST, steps=1, decay="constant", warmup=0.0, clip=1e9)
+    big = train(make_trainee(llama), rule(8), tmp_path / "big", replace(settings, shape=Shape(4096, 64)), QUIET)
+    small = replace(settings, shape=Shape(64, 64), accumulate=8)
+    parts = train(make_trainee(llama), rule(8), tmp_path / "parts", small, QUIET)
+    losses = [read_log(one.folder / "log.jsonl")[0]["loss"] for one in (big, parts)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
+def test_padding_and_checkpointing_change_nothing(llama: Path, tmp_path: Path) -> None:
+    settings = replace(FAST, steps=3)
+    plain = train(make_trainee(llama), rule(12), tmp_path / "plain", settings, QUIET)
+    other = replace(settings, gradient_checkpointing=True, shape=Shape(1024, 16, fixed_rows=True))
+    frugal = train(make_trainee(llama), rule(12), tmp_path / "frugal", other, QUIET)
+    a, b = weights(plain.folder), weights(frugal.folder)
+    assert all(torch.allclose(a[name], b[name], atol=1e-4) for name in a)
+
+
+def test_what_is_frozen_stays(llama: Path, tmp_path: Path) -> None:
+    trainee = make_trainee(llama)
+    before = {name: tensor.clone() for name, tensor in trainee.model.state_dict().items()}
+    settings = replace(FAST, steps=2, freeze_embeddings=True, freeze_layers=1)
+    after = weights(train(trainee, rule(12), tmp_path / "out", settings, QUIET).folder)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert not any("embed_tokens" in name or "layers.0." in name for name in changed)
+    assert any("layers.1." in name for name in changed)
+    assert "score.2.bias" in changed
+    with pytest.raises(OptionError, match="the model has 2 layers"):
+        freeze(trainee.model, replace(FAST, freeze_layers=3))
+
+
+def test_norms_biases_and_embeddings_do_not_decay(llama: Path) -> None:
+    model = make_trainee(llama).model
+    optimizer = make_optimizer(model, FAST)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    groups = {
+        names[parameter]: (group["lr"], group["weight_decay"])
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    assert len(groups) == len(names)
+    assert groups["model.embed_tokens.weight"] == (3e-3, 0.0)
+    assert groups["model.norm.weight"] == (3e-3, 0.0)
+    assert groups["model.layers.0.mlp.up_proj.weight"] == (3e-3, 0.01)
+    assert groups["score.2.bias"] == (pytest.approx(1.5e-2), 0.0)
+    assert groups["score.0.weight"] == (pytest.approx(1.5e-2), 0.01)
+
+
+@pytest.mark.parametrize(
+    ("decay", "factors"),
+    [
+        ("cosine", [0.5, 1.0, 1.0, 0.854, 0.5, 0.146]),
+        ("linear", [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]),
+        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_the_learning_rate_over_time(decay: str, factors: list[float]) -> None:
+    settings = Settings(decay=decay, warmup=0.25)
+    found = [rate_factor(step, 6, settings) for step in range(6)]
+    assert found == pytest.approx(factors, abs=1e-3)
+    assert rate_factor(6, 6, replace(settings, decay="linear", floor=0.1)) == pytest.approx(0.1)
+
+
+# --- choosing, and the ends ---
+
+
+def test_the_threshold_is_built_into_the_head(llama: Path, tmp_path: Path) -> None:
+    trainee = make_trainee(llama)
+    before = surefoot.load(export(trainee, tmp_path / "before")).score("q", ["a"]).step_scores[0]
+    assert before is not None
+    moved = move_threshold(trainee.model.state_dict(), before)
+    after = surefoot.load(export(trainee, tmp_path / "after", weights=moved)).score("q", ["a"]).step_scores[0]
+    assert after == pytest.approx(0.5, abs=1e-5)
+    with pytest.raises(OptionError, match="must lie between"):
+        move_threshold(moved, 1.0)
+
+
+def test_validation_chooses_the_threshold(llama: Path, tmp_path: Path) -> None:
+    # Wrong steps count twenty times, so that scores are too low; the threshold found on validation puts that right.
+    settings = replace(FAST, steps=4, wrong_weight=20.0)
+    result = train(
+        make_trainee(llama), rule(100), tmp_path / "out", settings, QUIET,
+        validation=rule(60, seed=1), held_out=rule(60, seed=2),
+    )  # fmt: skip
+    assert result.quality is not None
+    assert result.threshold < 0.5
+    assert result.quality.f1 is not None
+    assert result.quality.f1 >= (result.quality.best_f1 or 0) - 0.15
+    kinds = {row.get("evaluated") for row in read_log(tmp_path / "out" / "log.jsonl")}
+    assert {"validation", "held_out"} <= kinds
+
+
+def test_last_or_best(llama: Path, tmp_path: Path) -> None:
+    sitting = replace(QUIET, evaluate_steps=1)
+    settings = replace(FAST, steps=6, learning_rate=0.5, decay="constant")
+    best = train(make_trainee(llama), rule(40), tmp_path / "best", settings, sitting, held_out=rule(40, 1))
+    last = train(
+        make_trainee(llama),
+        rule(40),
+        tmp_path / "last",
+        settings,
+        replace(sitting, export="last"),
+        held_out=rule(40, 1),
+    )
+    assert best.quality is not None
+    assert last.quality is not None
+    measured = [row["best_f1"] for row in read_log(tmp_path / "best" / "log.jsonl") if row.get("evaluated")]
+    assert best.quality.best_f1 == pytest.approx(max(measured))
+    assert last.quality.best_f1 == pytest.approx(measured[-1])
+
+
+def test_nothing_to_train_on(llama: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no example to train on"):
+        train(make_trainee(llama), [], tmp_path / "out", FAST, QUIET)
+    with pytest.raises(InputError, match="no example to train on"):
+        train(make_trainee(llama), rule(3), tmp_path / "out", replace(FAST, max_tokens=5), QUIET)
+
+
+def test_a_gradient_that_is_not_finite_is_said(llama: Path, tmp_path: Path) -> None:
+    trainee: Trainee = make_trainee(llama)
+    with torch.no_grad():
+        trainee.model.score[2].bias.fill_(float("nan"))  # type: ignore[operator]
+    with pytest.raises(InputError, match="not finite"):
+        train(trainee, rule(10), tmp_path / "out", FAST, QUIET)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"decay": "square"}, "decay='square'"),
+        ({"precision": "int4"}, "precision='int4'"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0"),
+        ({"steps": 0}, "steps=0"),
+        ({"warmup": 1.0}, "warmup=1.0"),
+        ({"ema": -0.1}, "ema=-0.1"),
+    ],
+)
+def test_settings_that_make_no_sense(change: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Settings(**change)  # type: ignore[arg-type]
+
+
+def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(loop, "_has_matrix_units", lambda: True)
+    monkeypatch.setattr(loop, "runs_on_cpu", lambda dtype: True)
+    assert loop._precision("auto", cpu) == torch.bfloat16
+    monkeypatch.setattr(loop, "runs_on_cpu", lambda dtype: False)
+    assert loop._precision("auto", cpu) == loop._precision("bfloat16", cpu) == torch.float32
+    monkeypatch.setattr(loop, "_has_matrix_units", lambda: False)
+    assert loop._precision("auto", cpu) == torch.float32
+    assert loop._precision("auto", torch.device("cuda")) == torch.bfloat16
+
+
+def test_the_curve(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(json.dumps({"step": at, "loss": 1 / at}) + "\n" for at in range(1, 200)) + '{"step": 2')
+    text = draw_curve(file)
+    assert text.startswith("loss 0.6")
+    assert "█" in text
+    assert (tmp_path / "loss.txt").read_text() == text + "\n"
+    file.write_text("")
+    assert draw_curve(file) == "no step was done"

@@ -1,0 +1,55 @@
+"""The numbers of an evaluation, on cases that can be worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from surefoot.train.metric import Judged, area_under_curve, best_threshold, find_errors, measure
+
+RIGHT = Judged((0.9, 0.8), (1.0, 1.0))
+FOUND = Judged((0.9, 0.2), (1.0, 0.0))
+MISSED = Judged((0.9, 0.7), (1.0, 0.0))
+TOO_EARLY = Judged((0.3, 0.1), (1.0, 0.0))
+
+
+def test_the_first_error_must_be_found_exactly() -> None:
+    assert find_errors([RIGHT, FOUND], 0.5) == (1.0, 1.0, 1.0)
+    assert find_errors([RIGHT, MISSED, TOO_EARLY, FOUND], 0.5) == pytest.approx((1 / 3, 1.0, 0.5))
+    assert find_errors([RIGHT], 0.5) == (None, 1.0, None)
+    assert find_errors([MISSED, Judged((0.1,), (1.0,))], 0.5) == (0.0, 0.0, 0.0)
+
+
+def test_a_score_at_the_threshold_is_wrong() -> None:
+    assert find_errors([Judged((0.5,), (0.0,)), RIGHT], 0.5)[2] == 1.0
+
+
+def test_the_best_threshold_and_its_f1() -> None:
+    threshold, f1 = best_threshold([RIGHT, MISSED])
+    assert (0.7 <= threshold < 0.8, f1) == (True, 1.0)
+    assert best_threshold([RIGHT]) == (0.5, None)
+    assert best_threshold([RIGHT, FOUND])[0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("scores", "right", "area"),
+    [
+        ([0.1, 0.9], [False, True], 1.0),
+        ([0.9, 0.1], [False, True], 0.0),
+        ([0.5, 0.5], [False, True], 0.5),
+        ([0.1, 0.4, 0.35, 0.8], [False, False, True, True], 0.75),
+        ([0.1, 0.2], [True, True], None),
+    ],
+)
+def test_area_under_the_curve(scores: list[float], right: list[bool], area: float | None) -> None:
+    assert area_under_curve(np.array(scores), np.array(right)) == area
+
+
+def test_all_of_it() -> None:
+    quality = measure([RIGHT, MISSED])
+    assert quality.solutions == 2
+    assert quality.step_accuracy == 0.75
+    assert quality.step_auc == 1.0
+    assert (quality.error, quality.correct, quality.f1) == (0.0, 1.0, 0.0)
+    assert quality.best_f1 == 1.0
+    assert quality.loss == pytest.approx(-(np.log(0.9) + np.log(0.8) + np.log(0.9) + np.log(0.3)) / 4)

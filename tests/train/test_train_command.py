@@ -1,0 +1,66 @@
+"""`surefoot train` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import surefoot
+from surefoot.cli import main
+from surefoot.testing import write_base
+from surefoot.train.command import _source
+from surefoot.train.report import read_log
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = [
+        {"question": f"question {at}", "steps": ["a yes", "b no" if at % 2 else "b yes"], "label": 1 if at % 2 else -1}
+        for at in range(40)
+    ]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "held_out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:10]))
+    worked = {"question": "3 bags of 4?", "answer": "He has 3*4 = <<3*4=12>>12.\n#### 12"}
+    (tmp_path / "worked.jsonl").write_text(json.dumps(worked) + "\n")
+    write_base(tmp_path / "base")
+    return tmp_path
+
+
+def test_from_files_to_a_model(
+    data: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = [
+        "train", "--base", str(data / "base"), "--out", str(data / "out"), "--steps", "4", "--precision", "float32",
+        "--data", f"{data / 'labelled.jsonl'}=2", str(data / "worked.jsonl"),
+        "--held-out", str(data / "held_out.jsonl"),
+        "--validation", "0.2", "--validation-from", "labelled", "--layers", "1", "--wrong-share", "0.5", "--quiet",
+        "--device", "cpu",
+    ]  # fmt: skip
+    assert main([*arguments, "--minutes", "0"]) == 1
+    assert "Paused at step 0 of 4" in capsys.readouterr().out
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "Trained 4 steps. Load it with surefoot.load(" in out
+    assert "best_f1" in out
+    assert "10 examples share a question with the held-out files; left out." in caplog.text
+    assert surefoot.load(data / "out").score("q", ["a"]).status == "scored"
+    assert len([row for row in read_log(data / "out" / "log.jsonl") if "rate" in row]) == 4
+
+
+def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["train", "--base", str(data / "base"), "--out", str(data / "out"), "--quiet", "--precision", "float32"]
+    assert main([*common, "--data", str(data / "none.jsonl")]) == 2
+    assert "none.jsonl cannot be read" in capsys.readouterr().err
+    assert main([*common, "--data", f"{data / 'labelled.jsonl'}=0"]) == 2
+    assert "the weight must be above 0" in capsys.readouterr().err
+    assert main([*common, "--data", str(data / "labelled.jsonl"), "--learning-rate", "-1"]) == 2
+    assert "learning_rate=-1.0 must be above 0" in capsys.readouterr().err
+    assert not (data / "out").exists()
+
+
+def test_weights_of_files() -> None:
+    assert _source("a/b.jsonl") == (Path("a/b.jsonl"), 1.0)
+    assert _source("a/b.jsonl=2.5") == (Path("a/b.jsonl"), 2.5)
+    assert _source("a=b.jsonl") == (Path("a=b.jsonl"), 1.0)

@@ -378,7 +378,7 @@ def test_int8_of_one_layer() -> None:
     layer = quantize.Int8Linear(weight, bias, torch.float32, torch.device("cpu"))
     exact = torch.nn.functional.linear(inputs, weight, bias)
     calm = layer(inputs)
-    assert (calm - exact).abs().max() < 0.2
+    assert (calm - exact).abs().max() < 0.05 * exact.abs().max()
     stormy = inputs.clone()
     stormy[0, 0] *= 1e4
     assert torch.allclose(layer(stormy)[1], calm[1], atol=1e-5)

@@ -439,9 +439,13 @@ def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_curve(tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
-    file.write_text("".join(json.dumps({"step": at, "loss": 1 / at}) + "\n" for at in range(1, 200)) + '{"step": 2')
+    rows = [{"step": at, "loss": 1 / at} for at in range(1, 200)] + [
+        {"step": 199, "loss": 9.0, "evaluated": "held_out"}
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 2')
     text = draw_curve(file)
     assert text.startswith("loss 0.6")
+    assert text.endswith("0.005")
     assert "█" in text
     assert (tmp_path / "loss.txt").read_text() == text + "\n"
     file.write_text("")

@@ -53,4 +53,6 @@ def move_threshold(weights: Mapping[str, Tensor], threshold: float) -> dict[str,
 def _write(file: Path, write: Callable[[Path], object]) -> None:
     part = file.with_name(file.name + ".part")
     write(part)
+    # safetensors makes files that nobody else may read.
+    part.chmod(0o644)
     os.replace(part, file)

@@ -42,7 +42,8 @@ def read_log(file: Path) -> list[dict[str, Any]]:
 
 def draw_curve(file: Path) -> str:
     """The loss curve of a log in one line of text, with its ends; beside the log a picture, if that can be made."""
-    points = [(row["step"], row["loss"]) for row in read_log(file) if "loss" in row]
+    steps = (row for row in read_log(file) if "loss" in row and not {"evaluated", "exported"} & row.keys())
+    points = [(row["step"], row["loss"]) for row in steps]
     if not points:
         return "no step was done"
     size = max(1, -(-len(points) // WIDTH))

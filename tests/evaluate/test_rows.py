@@ -201,6 +201,11 @@ def test_twins_come_from_redundency_rows_and_repeats_are_dropped(tmp_path: Path)
         ("redundency", "mq"),
         ("correct", "oq"),
     ]
+    other = {**OFFICIAL, "modified_process": ["x", "y", "z"]}
+    assert len(read_prmbench(jsonl(tmp_path / "y.jsonl", OFFICIAL, other))) == 2
+    again = {**redundant, "modified_process": ["x", "y", "z"]}
+    found = read_prmbench(jsonl(tmp_path / "z.jsonl", redundant, again))
+    assert [row.classification for row in found] == ["redundency", "correct", "redundency"]
     assert rows[2].steps == ("o",)
     assert not rows[2].errors
 

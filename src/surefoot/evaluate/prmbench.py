@@ -17,7 +17,7 @@ import numpy as np
 
 from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedPRMBench, published_prmbench
-from surefoot.evaluate.rows import PRMBenchRow, Rows, as_rows, prmbench_rows
+from surefoot.evaluate.rows import TWIN, PRMBenchRow, Rows, as_rows, prmbench_rows
 from surefoot.evaluate.scoring import Scored, judged, name_of, score_rows
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ CATEGORIES = {
     "sensitivity": ("missing_condition", "deception", "multi_solutions"),
 }
 """The nine classes as the files spell them."""
-
-TWIN = "correct"
 
 
 @dataclass(frozen=True)

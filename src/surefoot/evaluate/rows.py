@@ -19,6 +19,9 @@ from surefoot.evaluate.files import Record, read_records
 
 PROCESSBENCH_SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")
 
+TWIN = "correct"
+"""The class of PRMBench solutions that were left untouched."""
+
 # As PRMBench does; but a number such as 0.25 keeps what stands before its point.
 _STEP_PREFIX = re.compile(r"(?:step\s*\d+\.|\d+\.(?!\d))\s*", re.IGNORECASE)
 
@@ -127,20 +130,21 @@ def processbench_rows(records: Iterable[Record], scores: str | None = None) -> I
 
 
 def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[PRMBenchRow]:
-    """Each record as a row, once, and the twins.
+    """Each record as a row, repeats left out, and the twins.
 
     The official files count `error_steps` from 1. Files with a `label` beside them are ours and count from 0.
     """
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, tuple[str, ...]]] = set()
     for number, record in enumerate(records):
         data = record.data
         official = "modified_process" in data
         classification = _text(record, "classification")
         name = str(data.get("idx", data.get("id", number)))
-        if (classification, name) in seen:
-            continue
-        seen.add((classification, name))
         steps = _steps(record, "modified_process" if official else "steps")
+        # Several solutions of one problem may carry the same id; only the very same one is a repeat.
+        if (classification, name, steps) in seen:
+            continue
+        seen.add((classification, name, steps))
         errors = _errors(record, first=1 if official else 0)
         yield PRMBenchRow(
             id=name,
@@ -153,7 +157,9 @@ def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Itera
         )
         if official and classification == "redundency" and scores is None and "original_process" in data:
             twin = tuple(map(without_prefix, _steps(record, "original_process")))
-            yield PRMBenchRow(f"correct_{name}", "correct", _text(record, "original_question"), twin, frozenset())
+            if (TWIN, name, twin) not in seen:
+                seen.add((TWIN, name, twin))
+                yield PRMBenchRow(f"{TWIN}_{name}", TWIN, _text(record, "original_question"), twin, frozenset())
 
 
 def rollouts(records: Iterable[Record], scores: str | None = None) -> Iterator[Rollout]:

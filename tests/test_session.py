@@ -90,7 +90,7 @@ def test_running_out_of_memory_in_a_session(checkpoint: object) -> None:
     scorer._runner.backbone.register_forward_pre_hook(full, with_kwargs=True)
     (found,) = scorer.session(QUESTION).score([["3 * 4 = 12", "12 - 2 = 10"]])
     assert found.step_scores == pytest.approx(expected, abs=1e-5)
-    assert scorer._runner.budget <= 40
+    assert scorer._runner.budget < 512
 
 
 def test_two_sessions_and_other_calls_do_not_meet(scorer: surefoot.Scorer) -> None:

@@ -25,7 +25,7 @@ steps = st.lists(st.sampled_from(["so", "one", "1 + 1 = 2", "x", "\n", "。", "t
 texts = steps.map(" ".join)
 solutions = st.lists(texts, min_size=1, max_size=4)
 groups = st.lists(st.tuples(st.sampled_from(["q", "q q", "Why?", ""]), solutions), min_size=1, max_size=8)
-EXAMPLES = int(os.environ.get("SUREFOOT_EXAMPLES", "1000"))
+EXAMPLES = int(os.environ.get("SUREFOOT_EXAMPLES", "600"))
 relaxed = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -167,5 +167,6 @@ def test_time_is_linear(piece: str) -> None:
         check_arithmetic(text)
         return time.process_time() - started
 
-    seconds(1000)
-    assert seconds(16000) < 40 * max(seconds(4000), 0.002)
+    # The best of three: a collection of garbage may fall into any one of them.
+    small, large = (min(seconds(size) for _ in range(3)) for size in (4000, 16000))
+    assert large < 12 * max(small, 0.002)

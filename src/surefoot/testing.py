@@ -50,8 +50,12 @@ def qwen_tokenizer_json() -> str:
     except ImportError as error:
         raise MissingDependencyError(f'{error}. Install it with: pip install "surefoot[testing]"') from error
     vocabulary = Path(qwen_tokenizer.__file__).parent / "resources" / "qwen.tiktoken"
+    added = list(QWEN_ADDED_TOKENS)
     converter = TikTokenConverter(
-        vocab_file=str(vocabulary), pattern=QWEN_PATTERN, extra_special_tokens=list(QWEN_ADDED_TOKENS)
+        vocab_file=str(vocabulary),
+        pattern=QWEN_PATTERN,
+        extra_special_tokens=added,
+        additional_special_tokens=added,  # the same, for transformers 4
     )
     tokenizer = converter.converted()
     tokenizer.normalizer = normalizers.NFC()

@@ -72,5 +72,10 @@ def runs_on_cpu(dtype: str) -> bool:
 
 
 def _announces_amx() -> bool:
+    return cpu_announces("amx_tile")
+
+
+def cpu_announces(flag: str) -> bool:
+    """Whether the kernel lists this ability of the CPU. Where it lists none, the answer is no."""
     cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.is_file() and " amx_tile" in cpuinfo.read_text()
+    return cpuinfo.is_file() and f" {flag}" in cpuinfo.read_text()

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from tqdm import tqdm
 
-from surefoot.engine.machine import runs_on_cpu
+from surefoot.engine.machine import cpu_announces, runs_on_cpu
 from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
 from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, encode, plan
@@ -334,17 +334,12 @@ def _precision(name: str, device: torch.device) -> torch.dtype:
         return torch.float32
     if device.type != "cpu":
         return torch.bfloat16
-    if name == "auto" and not _has_matrix_units():
+    if name == "auto" and not cpu_announces("amx_bf16"):
         return torch.float32
     if runs_on_cpu("bfloat16"):
         return torch.bfloat16
     logger.warning("bfloat16 kills the process on this CPU (AMX is announced but broken); training in float32.")
     return torch.float32
-
-
-def _has_matrix_units() -> bool:
-    cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.is_file() and " amx_bf16" in cpuinfo.read_text()
 
 
 def _fingerprint(settings: Settings, steps: int, examples: Sequence[Encoded]) -> dict[str, Any]:

@@ -192,17 +192,24 @@ def spread(before: list[float], after: list[float]) -> str:
 
 
 def growth(folder: Path, options: argparse.Namespace) -> None:
-    """Time and peak memory of a stream, each size in a process of its own."""
-    print("| solutions | seconds | per doubling | peak resident memory, GB |\n| --- | --- | --- | --- |")
+    """Time and peak memory of a stream, each run in a process of its own, the sizes in turn."""
+    runs: dict[int, list[dict[str, float]]] = {count: [] for count in (512, 1024, 2048, 4096)}
+    for _ in range(options.repeats):
+        for count, done in runs.items():
+            child = [sys.executable, __file__, "--stream", str(count), "--folder", str(folder)]
+            if options.rollouts:
+                child += ["--rollouts", str(options.rollouts)]
+            done.append(json.loads(subprocess.run(child, check=True, capture_output=True, text=True).stdout))
+    print("| solutions | tokens | seconds, median [range] | per doubling | peak resident memory, GB |")
+    print("| --- | --- | --- | --- | --- |")
     before = 0.0
-    for count in (512, 1024, 2048, 4096):
-        child = [sys.executable, __file__, "--stream", str(count), "--folder", str(folder)]
-        if options.rollouts:
-            child += ["--rollouts", str(options.rollouts)]
-        done = json.loads(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
-        ratio = f"{done['seconds'] / before:.2f}" if before else "-"
-        print(f"| {count:,} | {done['seconds']:.1f} | {ratio} | {done['gb']:.2f} |", flush=True)
-        before = done["seconds"]
+    for count, done in runs.items():
+        seconds = sorted(run["seconds"] for run in done)
+        median = statistics.median(seconds)
+        ratio = f"{median / before:.2f}" if before else "-"
+        spread, memory = f"{median:.1f} [{seconds[0]:.1f}-{seconds[-1]:.1f}]", max(run["gb"] for run in done)
+        print(f"| {count:,} | {done[0]['tokens']:,} | {spread} | {ratio} | {memory:.2f} |", flush=True)
+        before = median
 
 
 def stream(folder: Path, options: argparse.Namespace) -> None:
@@ -211,10 +218,11 @@ def stream(folder: Path, options: argparse.Namespace) -> None:
     items = ((question, steps) for question, solutions in groups for steps in solutions)
     scorer.score(groups[0][0], groups[0][1][0])
     start = time.perf_counter()
-    count = sum(result.status == "scored" for result in scorer.score_stream(items, window=256))
+    results = [(result.status, result.tokens) for result in scorer.score_stream(items, window=256)]
     seconds = time.perf_counter() - start
-    assert count == options.stream
-    print(json.dumps({"seconds": seconds, "gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9}))
+    assert [status for status, _ in results] == ["scored"] * options.stream
+    gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    print(json.dumps({"seconds": seconds, "gb": gb, "tokens": sum(tokens for _, tokens in results)}))
 
 
 def main() -> None:

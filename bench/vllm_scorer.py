@@ -11,9 +11,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from surefoot.prompt import Prompt
+if TYPE_CHECKING:  # vLLM's environment does not have it
+    from surefoot.prompt import Prompt
 
 ENVIRONMENT = Path(__file__).parent.parent / ".venv-vllm"
 TCMALLOC = Path("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")

@@ -18,6 +18,10 @@ StepStatus = Literal["scored", "over_length", "not_finite"]
 
 SolutionStatus = Literal["scored", "partial", "unscored"]
 
+Scale = Literal["probability", "margin", "log_ratio"]
+"""What a score is: a probability between 0 and 1, a difference of two of them between -1 and 1, or a log-ratio of two
+models without bounds."""
+
 
 @dataclass(frozen=True)
 class StepScore:
@@ -51,6 +55,9 @@ class SolutionScore:
     """Tokens of this solution's prompt as far as it was read, shared with other solutions or not."""
     seconds: float = 0.0
     """Wall time of the call that scored it, shared among the call's solutions by their tokens."""
+    scale: Scale = "probability"
+    calibration: str | None = None
+    """What the scores were calibrated with, or None: they are as the model gave them."""
 
     @property
     def step_scores(self) -> list[float | None]:
@@ -126,6 +133,8 @@ class SolutionScore:
             "split": self.split,
             "tokens": self.tokens,
             "seconds": self.seconds,
+            "scale": self.scale,
+            "calibration": self.calibration,
         }
 
     def to_json(self, threshold: float = 0.5) -> str:

@@ -1,7 +1,8 @@
 """Surefoot's own small models: plain text, no chat, made by `surefoot train` from any decoder.
 
-The rule: the question, the token `<|solution|>`, then the steps, each closed by `<|step|>`; the two-class head is read
-there. Both tokens are added to the base's vocabulary, so every tokenizer will do.
+The rule: the question, the token `<|solution|>`, then the steps, each followed by a calculator's notes on it (tokens
+too, see `calculator.py`) and closed by `<|step|>`, where the two-class head is read. All these tokens are added to the
+base's vocabulary, so every tokenizer will do.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surefoot.errors import OptionError
+from surefoot.family.calculator import NOTES, notes_on
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.head import TwoClassFamily
 from surefoot.prompt import Prompt
@@ -18,11 +20,11 @@ STEP = "<|step|>"
 
 
 class Mini(TwoClassFamily):
-    """Question and steps as they are, parted by two tokens of our own."""
+    """Question and steps as they are, parted by tokens of our own."""
 
     name = "mini"
     architectures = ("SurefootMiniForProcessRewardModel",)
-    own_tokens = (SOLUTION, STEP)
+    own_tokens = (SOLUTION, STEP, *NOTES)
 
     def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
         """No system message: these models never saw one."""
@@ -33,7 +35,7 @@ class Mini(TwoClassFamily):
         ids = [*question_ids, solution]
         prefix = len(ids)
         reads = []
-        for piece in step_ids:
-            ids += [*piece, step]
+        for piece, notes in zip(step_ids, notes_on(question, steps), strict=True):
+            ids += [*piece, *map(encoder.token, notes), step]
             reads.append(len(ids) - 1)
         return Prompt(tuple(ids), tuple(reads), prefix)

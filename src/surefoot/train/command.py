@@ -47,6 +47,7 @@ def add_train_command(commands: Any) -> None:
     add("--variants", type=int, default=4, metavar="N", help="examples made of each GSM8K row (4)")
     add("--layers", type=int, metavar="N", help="keep the first N layers of the base")
     add("--family", help="how the model is asked: qwen or mini; seen from the base unless said")
+    add("--vocabulary", type=int, metavar="N", help="keep the N most frequent tokens and those that the data use")
     add("--steps", type=int, metavar="N", help="optimiser steps, instead of --epochs")
     add("--epochs", type=float, default=1.0, metavar="E", help="passes over the data (1)")
     add("--learning-rate", type=float, default=1e-4, metavar="R", help="peak (1e-4)")
@@ -63,7 +64,7 @@ def add_train_command(commands: Any) -> None:
     add("--wrong-share", type=float, metavar="S", help="aim at this share of wrong solutions in every file")
     add("--most-repeats", type=int, default=4, metavar="N", help="no row is drawn more often for it (4)")
     add("--wrong-weight", type=float, default=1.0, metavar="W", help="how much more a wrong step counts in the loss")
-    add("--freeze-embeddings", action="store_true")
+    add("--freeze-embeddings", action="store_true", help="all but those of the tokens that training adds")
     add("--freeze-layers", type=int, default=0, metavar="N", help="the lowest N layers do not learn")
     add("--ema", type=float, default=0.0, metavar="D", help="average the weights with this decay, for instance 0.999")
     add("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
@@ -129,6 +130,7 @@ def run_train(options: argparse.Namespace) -> int:
         options.base,
         layers=options.layers,
         family=options.family,
+        vocabulary=None if options.vocabulary is None else (options.vocabulary, _texts(examples)),
         seed=options.seed,
         device=str(choose_device(options.device)),
     )
@@ -159,6 +161,11 @@ def _source(text: str) -> tuple[Path, float]:
     if number <= 0:
         raise OptionError(f"{text}: the weight must be above 0.")
     return Path(path), number
+
+
+def _texts(examples: list[Example]) -> list[str]:
+    """Every question and every step, each once."""
+    return sorted({text for example in examples for text in (example.question, *example.steps)})
 
 
 def _name(path: Path) -> str:

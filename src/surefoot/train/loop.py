@@ -97,7 +97,7 @@ class _Run:
         self.steps = settings.steps or max(1, round(len(self._batches(0)) * settings.epochs / settings.accumulate))
         self.fingerprint = _fingerprint(settings, self.steps, self.examples)
         torch.manual_seed(settings.seed)
-        freeze(self.model, settings)
+        freeze(self.model, settings, [trainee.encoder.token(name) for name in trainee.family.own_tokens])
         if settings.gradient_checkpointing:
             backbone: Any = self.model.model
             backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -7,6 +7,7 @@ that scoring would refuse. Weights are float32 while they train; autocast makes 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, LoadError, OptionError
 from surefoot.family import FAMILIES, TextEncoder, find_family
 from surefoot.family.head import TwoClassFamily
+from surefoot.train.vocabulary import cut_vocabulary
 
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
 
@@ -62,12 +64,19 @@ class Trainee:
 
 
 def make_trainee(
-    base: str | Path, *, layers: int | None = None, family: str | None = None, seed: int = 0, device: str = "cpu"
+    base: str | Path,
+    *,
+    layers: int | None = None,
+    family: str | None = None,
+    vocabulary: tuple[int, Iterable[str]] | None = None,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> Trainee:
     """A base model (or a PRM of one of our families, to train further) made ready for training.
 
     `layers` keeps only the first so many. `family` decides how the model is asked; unless said, a Qwen2 model with
-    chat tokens becomes `qwen`, everything else `mini`.
+    chat tokens becomes `qwen`, everything else `mini`. `vocabulary`, a number and texts, cuts the vocabulary to its so
+    many most frequent tokens and those that the texts use.
     """
     checkpoint = open_checkpoint(base)
     tokenizer = _read_tokenizer(checkpoint.folder)
@@ -89,6 +98,12 @@ def make_trainee(
     backbone.float()
     for parameter in backbone.parameters():
         parameter.requires_grad_(True)
+    if vocabulary is not None:
+        if kind.name != "mini":
+            raise OptionError(f"The vocabulary of the family {kind.name!r} cannot be cut: its token ids are fixed.")
+        tokenizer, kept = cut_vocabulary(tokenizer, vocabulary[1], vocabulary[0])
+        embedding = backbone.get_submodule("embed_tokens")
+        embedding.weight = nn.Parameter(embedding.weight.data[kept])
     generator = torch.Generator().manual_seed(seed)
     size = _add_tokens(backbone, tokenizer, kind.own_tokens, generator)
     model = RewardModel(backbone, hidden_size)

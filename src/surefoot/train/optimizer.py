@@ -6,6 +6,7 @@ The rule: matrices decay; norms, biases and embeddings do not (a token that is s
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,14 +19,25 @@ from surefoot.train.settings import Settings
 HEAD_FACTOR = 5.0
 
 
-def freeze(model: RewardModel, settings: Settings) -> None:
-    """Stops the embeddings or the lowest layers from learning, as the settings say."""
+def freeze(model: RewardModel, settings: Settings, own_tokens: Sequence[int] = ()) -> None:
+    """Stops the embeddings (all but our own tokens) or the lowest layers from learning, as the settings say."""
     if settings.freeze_layers > len(model.layers):
         raise OptionError(f"freeze_layers={settings.freeze_layers}, but the model has {len(model.layers)} layers.")
     if settings.freeze_embeddings:
-        model.model.get_submodule("embed_tokens").requires_grad_(False)
+        _freeze_rows(model.model.get_submodule("embed_tokens"), own_tokens)
     for layer in model.layers[: settings.freeze_layers]:
         layer.requires_grad_(False)
+
+
+def _freeze_rows(embedding: nn.Module, learning: Sequence[int]) -> None:
+    """Only the rows in `learning` get a gradient. AdamW moves nothing without one, as embeddings do not decay."""
+    if not learning:
+        embedding.requires_grad_(False)
+        return
+    weight = embedding.get_parameter("weight")
+    learns = torch.zeros(len(weight), 1, dtype=weight.dtype, device=weight.device)
+    learns[list(learning)] = 1.0
+    weight.register_hook(lambda gradient: gradient * learns)
 
 
 def make_optimizer(model: RewardModel, settings: Settings) -> torch.optim.AdamW:

@@ -37,7 +37,8 @@ def _freeze_rows(embedding: nn.Module, learning: Sequence[int]) -> None:
     weight = embedding.get_parameter("weight")
     learns = torch.zeros(len(weight), 1, dtype=weight.dtype, device=weight.device)
     learns[list(learning)] = 1.0
-    weight.register_hook(lambda gradient: gradient * learns)
+    hook: Any = weight.register_hook  # untyped in torch
+    hook(lambda gradient: gradient * learns)
 
 
 def make_optimizer(model: RewardModel, settings: Settings) -> torch.optim.AdamW:

@@ -10,7 +10,7 @@ import torch
 
 from surefoot.errors import InputError
 from surefoot.family import FAMILIES, TextEncoder
-from surefoot.family.mini import SOLUTION, STEP
+from surefoot.family.mini import STEP
 from surefoot.testing import byte_tokenizer_json
 from surefoot.train.batch import Encoded, Mixture, Shape, collate, draw, encode, plan
 from surefoot.train.example import Example, from_label
@@ -20,7 +20,7 @@ MINI = FAMILIES["mini"]
 
 @pytest.fixture(scope="module")
 def bytes_encoder() -> TextEncoder:
-    return TextEncoder(json.loads(byte_tokenizer_json(SOLUTION, STEP)))
+    return TextEncoder(json.loads(byte_tokenizer_json(*MINI.own_tokens)))
 
 
 def some(count: int, wrong: int, source: str, length: int = 10) -> list[Encoded]:

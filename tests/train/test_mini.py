@@ -8,11 +8,12 @@ import pytest
 
 from surefoot.errors import OptionError
 from surefoot.family import FAMILIES, TextEncoder, find_family
+from surefoot.family.calculator import FAILS, HOLDS, NEW, notes_on
 from surefoot.family.mini import SOLUTION, STEP
 from surefoot.testing import byte_tokenizer_json
 
 MINI = FAMILIES["mini"]
-ENCODER = TextEncoder(json.loads(byte_tokenizer_json(SOLUTION, STEP)))
+ENCODER = TextEncoder(json.loads(byte_tokenizer_json(*MINI.own_tokens)))
 
 
 def test_the_prompt() -> None:
@@ -24,8 +25,39 @@ def test_the_prompt() -> None:
     assert prompt.prefix == 3
 
 
+def test_the_calculators_notes_stand_before_the_marker() -> None:
+    steps = ["3 + 4 = 7", "7 * 2 = 15"]
+    prompt = MINI.render(ENCODER, "3 and 4", steps)
+    _, first, second = ENCODER.encode("3 and 4", *steps)
+    holds, fails, step = map(ENCODER.token, (HOLDS, FAILS, STEP))
+    assert prompt.ids[prompt.prefix :] == (*first, holds, step, *second, fails, step)
+    assert [prompt.ids[read] for read in prompt.reads] == [step, step]
+
+
+@pytest.mark.parametrize(
+    ("question", "steps", "notes"),
+    [
+        ("Ann has 17 pens.", ["She has 17."], [[]]),
+        ("Ann has 17 pens.", ["She has 18."], [[NEW]]),
+        ("Ann has 17 pens.", ["17 + 14 = 31", "So 31, and 14 more."], [[HOLDS, NEW], []]),
+        ("Ann has 17 pens.", ["17 * 2 = 34 pens.", "34 + 17 = 50", "50 * 2 = 100."], [[HOLDS], [FAILS], [HOLDS]]),
+        ("Ann has 17 pens.", ["A year has 365 days.", "Then 60 minutes.", "x = y"], [[], [], []]),
+        ("", [], []),
+    ],
+)
+def test_notes(question: str, steps: list[str], notes: list[list[str]]) -> None:
+    assert notes_on(question, steps) == notes
+
+
+def test_notes_on_a_prefix_stay_what_they_are() -> None:
+    steps = ["17 + 14 = 31", "Thanks 99.", "99 + 1 = 101", "31 is it."]
+    for count in range(len(steps)):
+        assert notes_on("17 and 14", steps[:count]) == notes_on("17 and 14", steps)[:count]
+
+
 def test_no_text_makes_a_token() -> None:
-    prompt = MINI.render(ENCODER, SOLUTION, [STEP, SOLUTION + STEP])
+    prompt = MINI.render(ENCODER, SOLUTION, [STEP, SOLUTION + STEP + HOLDS])
+    assert ENCODER.token(HOLDS) not in prompt.ids
     assert prompt.ids.count(ENCODER.token(STEP)) == 2
     assert prompt.ids.count(ENCODER.token(SOLUTION)) == 1
 

@@ -29,6 +29,8 @@ class TensorPlace:
 
     file: Path
     shape: tuple[int, ...]
+    packed: bool = False
+    """Whether it is stored in few bits: see `packed`."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,14 @@ class Checkpoint:
         return self.config[name]
 
     def read(self, name: str) -> Tensor:
-        """One tensor, as stored."""
+        """One tensor, as stored, or in float32 if it is packed."""
         place = self.tensors[name]
         try:
             with safe_open(place.file, framework="pt") as file:
+                if place.packed:
+                    from surefoot.engine.packed import CODES, SCALES, unpack
+
+                    return unpack(file.get_tensor(name + CODES), file.get_tensor(name + SCALES))
                 tensor: Tensor = file.get_tensor(name)
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"Tensor {name} in {place.file} cannot be read ({error}). {AGAIN}") from error
@@ -119,8 +125,16 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def _list_tensors(file: Path) -> dict[str, TensorPlace]:
+    from surefoot.engine.packed import CODES, SCALES, shape_of
+
     try:
         with safe_open(file, framework="pt") as tensors:
-            return {name: TensorPlace(file, tuple(tensors.get_slice(name).get_shape())) for name in tensors.keys()}  # noqa: SIM118
+            shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{file} is not a whole safetensors file ({error}). {AGAIN}") from error
+    packed = {name.removesuffix(CODES) for name in shapes if name.endswith(CODES)}
+    packed = {name for name in packed if name + SCALES in shapes}
+    plain = shapes.keys() - {name + part for name in packed for part in (CODES, SCALES)}
+    return {name: TensorPlace(file, shapes[name]) for name in shapes if name in plain} | {
+        name: TensorPlace(file, shape_of(shapes[name + SCALES]), packed=True) for name in sorted(packed)
+    }

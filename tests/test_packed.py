@@ -20,8 +20,8 @@ def test_no_weight_is_off_by_more_than_its_group_allows(bits: int) -> None:
     weight = torch.randn(6, 3 * GROUP, generator=torch.Generator().manual_seed(0)) * torch.logspace(-6, 2, 6)[:, None]
     codes, scales = pack(weight, bits)
     assert codes.numel() * codes.element_size() * 8 == weight.numel() * bits
-    groups = weight.unflatten(1, (-1, GROUP))
-    error = (unpack(codes, scales) - weight).unflatten(1, (-1, GROUP)).abs().amax(-1)
+    groups = weight.view(len(weight), -1, GROUP)
+    error = (unpack(codes, scales) - weight).view(6, -1, GROUP).abs().amax(-1)
     peak = groups.abs().amax(-1)
     # Half a step, or what clipping to 0.7 of the peak costs; the scale itself has 11 bits, fewer where it is tiny.
     allowed = torch.maximum(peak / LARGEST[bits] / 2, torch.full_like(peak, 0.0 if bits == 8 else 0.3) * peak)
@@ -36,7 +36,7 @@ def test_what_fits_comes_back_exactly() -> None:
 
 def test_a_chosen_scale_is_never_worse_than_the_plain_one() -> None:
     weight = torch.randn(64, 64, generator=torch.Generator().manual_seed(1))
-    groups = weight.unflatten(1, (-1, GROUP))
+    groups = weight.view(len(weight), -1, GROUP)
     step = groups.abs().amax(-1, keepdim=True) / LARGEST[4]
     plain = ((groups / step).round() * step).flatten(1)
     assert (unpack(*pack(weight, 4)) - weight).square().sum() < (plain - weight).square().sum()
@@ -55,7 +55,8 @@ def test_what_cannot_be_packed_is_told() -> None:
 def test_a_packed_checkpoint_scores_like_one_with_the_rounded_weights(tmp_path: Path) -> None:
     packed = write_qwen_checkpoint(tmp_path / "packed", dtype="float32")
     rounded = write_qwen_checkpoint(tmp_path / "rounded", dtype="float32")
-    stored, plain = {}, {}
+    stored: dict[str, torch.Tensor] = {}
+    plain: dict[str, torch.Tensor] = {}
     for name, tensor in load_file(packed / "model.safetensors").items():
         if can_pack(tuple(tensor.shape)):
             codes, scales = pack(tensor, 4)

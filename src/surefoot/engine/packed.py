@@ -25,7 +25,7 @@ def pack(tensor: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     if not can_pack(tuple(tensor.shape)):
         raise OptionError(f"Only matrices with rows of a multiple of {GROUP} can be packed, not {tuple(tensor.shape)}.")
     largest = LARGEST[bits]
-    groups = tensor.float().unflatten(1, (-1, GROUP))
+    groups = _grouped(tensor.float())
     peak = groups.abs().amax(-1, keepdim=True).clamp_min(1e-12)
     best_scales = best_error = None
     for share in TRIED if bits == 4 else TRIED[:1]:
@@ -51,7 +51,7 @@ def unpack(codes: Tensor, scales: Tensor) -> Tensor:
         codes = torch.stack((codes & 15, codes >> 4), dim=-1).flatten(1).to(torch.int8) - 8
     if codes.dtype != torch.int8 or codes.shape != (scales.shape[0], scales.shape[1] * GROUP):
         raise CheckpointError("A packed tensor's codes and scales do not belong together.")
-    return (codes.unflatten(1, (-1, GROUP)).float() * scales.float().unsqueeze(-1)).flatten(1)
+    return (_grouped(codes).float() * scales.float().unsqueeze(-1)).flatten(1)
 
 
 def can_pack(shape: tuple[int, ...]) -> bool:
@@ -62,6 +62,10 @@ def can_pack(shape: tuple[int, ...]) -> bool:
 def shape_of(scales: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the tensor whose scales have this shape."""
     return (*scales[:-1], scales[-1] * GROUP)
+
+
+def _grouped(matrix: Tensor) -> Tensor:
+    return matrix.view(len(matrix), -1, GROUP)
 
 
 def _rounded(groups: Tensor, scales: Tensor, largest: int) -> Tensor:

@@ -120,6 +120,17 @@ def test_half_precision_export(llama: Path, tmp_path: Path) -> None:
         export(make_trainee(llama), tmp_path / "out", dtype="int3")
 
 
+@pytest.mark.parametrize(("dtype", "share", "drift"), [("int8", 0.3, 0.02), ("int4", 0.2, 0.1)])
+def test_small_exports(llama: Path, tmp_path: Path, dtype: str, share: float, drift: float) -> None:
+    trainee = make_trainee(llama)
+    whole, small = export(trainee, tmp_path / "whole"), export(trainee, tmp_path / "small", dtype=dtype)
+    sizes = [sum(tensor.nbytes for tensor in weights(folder).values()) for folder in (whole, small)]
+    assert sizes[1] < share * sizes[0]
+    a, b = (surefoot.load(folder).score("q", ["a", "1 + 1 = 2"]).step_scores for folder in (whole, small))
+    assert a == pytest.approx(b, abs=drift)
+    assert a != b
+
+
 def test_a_free_row_is_used_for_the_marker(tmp_path: Path) -> None:
     base = write_base(tmp_path / "roomy", "qwen2", vocab_size=300)
     trainee = make_trainee(base)

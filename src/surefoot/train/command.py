@@ -78,7 +78,12 @@ def add_train_command(commands: Any) -> None:
     add("--save-steps", type=int, metavar="N", help="save every N steps instead")
     add("--keep-checkpoints", type=int, default=2, metavar="N")
     add("--export", choices=("best", "last"), default="best", help="which weights become the model")
-    add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="of the exported weights")
+    add(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16", "int8", "int4"),
+        default="float32",
+        help="how the exported weights are stored; int8 and int4 make small files, read back as float32",
+    )
     add("--quiet", action="store_true", help="no progress bar")
     add("-v", "--verbose", action="store_true", help="tell what is read and measured")
     parser.set_defaults(run=run_train)

@@ -1,6 +1,7 @@
 """A trained model as a checkpoint folder that `surefoot.load` reads: config.json, tokenizer.json, model.safetensors.
 
-The rule: files appear whole or not at all, and hold nothing but the model.
+The rule: files appear whole or not at all, and hold nothing but the model. Weights can be stored in 8 or 4 bits (see
+`engine.packed`); embeddings and head take 8 bits then: they are few, and every score goes through them.
 """
 
 from __future__ import annotations
@@ -16,25 +17,27 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from surefoot.engine.machine import DTYPES
+from surefoot.engine.packed import CODES, SCALES, can_pack, pack
 from surefoot.errors import OptionError
 from surefoot.train.model import Trainee
 
 OUTPUT_BIAS = "score.2.bias"
+PACKED = {"int8": 8, "int4": 4}
+FORMATS = (*DTYPES, *PACKED)
 
 
 def export(
     trainee: Trainee, folder: Path, *, weights: Mapping[str, Tensor] | None = None, dtype: str = "float32"
 ) -> Path:
     """Writes the trainee, or other `weights` in its place, and gives back the folder."""
-    if dtype not in DTYPES:
-        raise OptionError(f"dtype={dtype!r} is not offered. Choose one of: {', '.join(DTYPES)}.")
+    if dtype not in FORMATS:
+        raise OptionError(f"dtype={dtype!r} is not offered. Choose one of: {', '.join(FORMATS)}.")
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {
-        name: tensor.detach().to("cpu", DTYPES[dtype]).contiguous()
-        for name, tensor in (trainee.model.state_dict() if weights is None else weights).items()
-    }
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in (trainee.model.state_dict() if weights is None else weights).items():
+        tensors |= _stored(name, tensor.detach().cpu(), dtype)
     _write(folder / "model.safetensors", lambda file: save_file(tensors, file, metadata={"format": "pt"}))
-    config = json.dumps(trainee.config | {"torch_dtype": dtype}, indent=2) + "\n"
+    config = json.dumps(trainee.config | {"torch_dtype": "float32" if dtype in PACKED else dtype}, indent=2) + "\n"
     tokenizer = json.dumps(trainee.tokenizer, ensure_ascii=False)
     _write(folder / "tokenizer.json", lambda file: file.write_text(tokenizer, encoding="utf-8"))
     _write(folder / "config.json", lambda file: file.write_text(config, encoding="utf-8"))
@@ -48,6 +51,15 @@ def move_threshold(weights: Mapping[str, Tensor], threshold: float) -> dict[str,
     shift = math.log(threshold / (1 - threshold))
     bias = weights[OUTPUT_BIAS]
     return {**weights, OUTPUT_BIAS: bias + torch.tensor([shift / 2, -shift / 2], dtype=bias.dtype, device=bias.device)}
+
+
+def _stored(name: str, tensor: Tensor, dtype: str) -> dict[str, Tensor]:
+    if dtype not in PACKED:
+        return {name: tensor.to(DTYPES[dtype]).contiguous()}
+    if not can_pack(tuple(tensor.shape)):
+        return {name: tensor.float().contiguous()}
+    codes, scales = pack(tensor, PACKED[dtype] if ".layers." in name else 8)
+    return {name + CODES: codes, name + SCALES: scales}
 
 
 def _write(file: Path, write: Callable[[Path], object]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import ProcessBenchRow, processbench
-from surefoot.evaluate.threshold import Case, best_threshold, sweep
+from surefoot.threshold import Case, best_threshold, sweep
 
 
 def row(label: int, scores: list[float | None], split: str = "gsm8k", **more: Any) -> ProcessBenchRow:

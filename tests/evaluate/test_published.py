@@ -11,7 +11,7 @@ from surefoot.evaluate.published import (
     published_prmbench,
     published_processbench,
 )
-from surefoot.evaluate.threshold import harmonic_mean
+from surefoot.threshold import harmonic_mean
 
 CELLS = [
     pytest.param(*cell, id=f"{row.model}-{split}")

@@ -20,7 +20,7 @@ from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedProcessBench, published_processbench
 from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, as_rows, processbench_rows
 from surefoot.evaluate.scoring import judged, name_of, score_rows
-from surefoot.evaluate.threshold import Case, Stretch, best_threshold, harmonic_mean, sweep
+from surefoot.threshold import Case, Stretch, best_threshold, harmonic_mean, sweep
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache

@@ -73,6 +73,17 @@ def test_whose_row_it_is(name: str, model: str | None) -> None:
     assert (row and row.model) == model
 
 
+@pytest.mark.parametrize(
+    ("split", "f1"),
+    [("gsm8k", 82.4), ("gsm8k_dev", 82.4), ("math-odd", 77.6), ("math500", None), ("mathematics", None), ("all", None)],
+)
+def test_a_part_of_a_split_has_the_row_of_the_split(split: str, f1: float | None) -> None:
+    row = published_processbench("Qwen/Qwen2.5-Math-PRM-7B")
+    assert row is not None
+    cell = row.cell(split)
+    assert (cell and cell[2]) == f1
+
+
 def test_names_are_told_apart() -> None:
     """No name leads to another model's row."""
     for row in PROCESSBENCH:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from surefoot.evaluate.rows import usual_split
+
 PAPER = "ProcessBench paper, arXiv:2412.06559, tables 5 and 7"
 GENPRM = "GenPRM paper, arXiv:2504.00891, table 6"
 ACTPRM = "ActPRM repository, sail-sg/ActPRM"
@@ -30,6 +32,11 @@ class PublishedProcessBench:
     splits: dict[str, Cell]
     average: float
     source: str
+
+    def cell(self, split: str) -> Cell | None:
+        """The numbers of a split, also where only a part of it was measured, such as `gsm8k_dev`."""
+        usual = usual_split(split)
+        return None if usual is None else self.splits.get(usual)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WRONG, MIDDLE, RIGHT = (0xA8, 0x41, 0x0A), (0xEF, 0xE9, 0xDC), (0x1A, 0x5A, 0x96)
 BUCKETS = 11
-DARK, LIGHT = "#1b1b1b", "#ffffff"
+DARK, LIGHT = "#000000", "#ffffff"
 
 STYLES = {
     "steps": "list-style:none;margin:0;padding:0",

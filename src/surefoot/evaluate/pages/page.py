@@ -1,8 +1,8 @@
 """A report's content laid out as one HTML page.
 
 The rule: self-contained, and closed: a content security policy lets no script run but the page's own, known by its
-hash, and lets nothing be loaded. Solutions are HTML made in `content`, kept as JSON and put on the page a few at a time,
-so that thousands of them scroll smoothly.
+hash, and lets nothing be loaded. Solutions are HTML made in `content`, kept as JSON and put on the page a few at a
+time, so that thousands of them scroll smoothly.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def _badness(item: Judgement) -> float:
     if outcome is None:
         return -1.0
     if outcome in ("missed", "late"):
-        return 1.0 + known[label]
+        return 1.0 + known.get(label, 0.0)  # a label may point at a blank step
     if outcome in ("early", "false_alarm"):
-        return 2.0 - known[predicted if predicted is not None else label]
+        return 2.0 - (known[predicted] if predicted is not None else 1.0)
     return 1.0 / (1.0 + min(abs(score - item.threshold) for score in known.values()))

@@ -31,7 +31,9 @@ STYLES = {
     "none": "border:1px dashed currentColor;opacity:.75",
     "text": "flex:1;min-width:0;white-space:pre-wrap;overflow-wrap:anywhere",
     "flag": "display:inline-block;margin:0 0 0 .6em;padding:0 .45em;border-radius:.3em;border:1px solid currentColor;"
-    "font-size:.85em;font-weight:600;white-space:nowrap",
+    "font-size:.8em;font-weight:600;white-space:nowrap",
+    "truth": "background:#a8410a;color:#ffffff;border-color:#a8410a;-webkit-print-color-adjust:exact;"
+    "print-color-adjust:exact",
 }
 """The looks of every part, by name. Notebooks get them inline, a report as the rules of its style sheet."""
 
@@ -109,8 +111,10 @@ class ShownStep:
     raw: float | None = None
     why: str = "no score"
     """What stands in the place of a score that is None."""
-    flags: tuple[str, ...] = ()
-    """What is marked at this step: the true first error, the predicted one."""
+    truth: str = ""
+    """What is known to be wrong here, as a filled mark."""
+    guess: str = ""
+    """What the model takes for wrong here, as an outlined one."""
 
 
 def steps_html(steps: Iterable[ShownStep], dress: Dress, scale: Scale = "probability") -> str:
@@ -128,7 +132,8 @@ def _step(number: int, step: ShownStep, dress: Dress, scale: Scale) -> str:
             f"<span{dress('chip', f'c{place}')}{before}>{step.score:.3f}</span>",
             dress("step", f"e{place}"),
         )
-    flags = "".join(f"<span{dress('flag')}>{escape(flag)}</span>" for flag in step.flags)
+    flags = f"<span{dress('flag', 'truth')}>{escape(step.truth)}</span>" if step.truth else ""
+    flags += f"<span{dress('flag')}>{escape(step.guess)}</span>" if step.guess else ""
     return (
         f"<li{edge}><span{dress('no')}>{number}</span>{chip}<span{dress('text')}>{escape(step.text)}{flags}</span></li>"
     )
@@ -139,7 +144,11 @@ def solution_html(result: SolutionScore, threshold: float = 0.5) -> str:
     error = result.first_error(threshold)
     steps = [
         ShownStep(
-            step.text, step.score, step.raw, step.status.replace("_", " "), ("✗ first error",) if at == error else ()
+            step.text,
+            step.score,
+            step.raw,
+            why=step.status.replace("_", " "),
+            guess="✗ first error" if at == error else "",
         )
         for at, step in enumerate(result.steps)
     ]

@@ -271,8 +271,17 @@ def test_light_and_dark(page: Page) -> None:
     assert background(page) == dark
     ink = page.evaluate("getComputedStyle(document.querySelector('.panel svg text')).fill")
     assert ink == page.evaluate("getComputedStyle(document.body).color")
-    page.emulate_media(media="print")
+
+
+@pytest.mark.parametrize("chosen", [None, "dark"])
+def test_paper_is_white(page: Page, chosen: str | None) -> None:
+    page.emulate_media(color_scheme="dark")
+    if chosen:
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert background(page) != "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark", media="print")
     assert background(page) == "rgb(255, 255, 255)"
+    assert not page.is_visible("#theme")
 
 
 @pytest.mark.parametrize("width", [360, 800, 1400])

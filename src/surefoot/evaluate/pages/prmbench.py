@@ -145,10 +145,8 @@ def entry(row: PRMBenchRow, scored: Scored, threshold: float) -> Entry:
             step,
             score,
             why="no score" if step.strip() else "blank",
-            flags=(
-                *(["✗ truly wrong"] if at in row.errors else []),
-                *(["▸ taken for wrong"] if score is not None and score <= threshold else []),
-            ),
+            truth="✗ truly wrong" if at in row.errors else "",
+            guess="▸ taken for wrong" if score is not None and score <= threshold else "",
         )
         for at, (step, score) in enumerate(zip(row.steps, scored.scores, strict=True))
     ]

@@ -189,10 +189,8 @@ def entry(item: Judgement) -> Entry:
             step,
             score,
             why="blank" if at in blank else "no score",
-            flags=(
-                *(["✗ true first error"] if at == row.label else []),
-                *(["▸ predicted"] if at == predicted else []),
-            ),
+            truth="✗ true first error" if at == row.label else "",
+            guess="▸ predicted" if at == predicted else "",
         )
         for at, (step, score) in enumerate(zip(row.steps, item.scores, strict=True))
     ]

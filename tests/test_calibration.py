@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 import surefoot
 from surefoot import evaluate
 from surefoot.calibration import Calibration, FittedOn, Isotonic, Logistic, Map
+from surefoot.check import check
 from surefoot.cli import main
 from surefoot.errors import CalibrationError, OptionError
 from surefoot.score_cache import ScoreCache
+from surefoot.terminal import show
 
 QUESTION = "What is 2 + 3 * 4?"
 STEPS = ["3 * 4 = 12.", "2 + 12 = 15.", "So it is 15."]
@@ -63,6 +65,7 @@ def test_every_verb_is_calibrated(scorer: surefoot.Scorer, calibrated: surefoot.
         assert result.step_scores == [MAPS[0](step.raw) for step in result.steps if step.raw is not None]
         assert result.calibration == calibrated.calibration.name  # type: ignore[union-attr]
         assert result.mean != pytest.approx(raw.mean, abs=1e-3)
+    assert f"calibrated: {results[0].calibration}" in show(results[0])
     assert raw.calibration is None
     assert all(step.raw is None for step in raw.steps)
 
@@ -208,6 +211,11 @@ def test_end_to_end_from_the_command_line(
     assert "--any-calibration" in capsys.readouterr().err
     assert main([*call, "--calibration", str(out), "--any-calibration"]) == 0
     assert main(["eval", "processbench", "--data", str(data), "--scores", "s", "--calibration", str(out)]) == 2
+
+
+def test_published_scores_are_compared_with_raw_ones(calibrated: surefoot.Scorer) -> None:
+    with pytest.raises(OptionError, match="without a calibration"):
+        check(calibrated)
 
 
 def test_a_calibrated_model_is_not_calibrated_again(calibrated: surefoot.Scorer) -> None:

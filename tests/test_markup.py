@@ -72,7 +72,7 @@ def test_raw_scores_are_at_hand() -> None:
     step = StepScore("a", 0, 1, 0.4, "scored", 0, raw=0.8765)
     text = SolutionScore((step,), "m", calibration="isotonic-1")._repr_html_()
     assert "raw score 0.8765" in text
-    assert "calibrated: isotonic-1" in text
+    assert "calibrated: isotonic-1." in text
 
 
 def test_every_colour_can_be_read() -> None:

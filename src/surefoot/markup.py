@@ -157,12 +157,11 @@ def solution_html(result: SolutionScore, threshold: float = 0.5) -> str:
     parts.append(
         "first error unknown" if error is None else "no error found" if error == -1 else f"first error at {error + 1}"
     )
-    notes = [*notes_of(result), *([f"calibrated: {result.calibration}"] if result.calibration else [])]
     small = "opacity:.75;font-size:.9em;margin:.3em 0"
     return (
         f'<div style="max-width:70em;line-height:1.45"><div style="font-weight:600;margin:.3em 0">'
         f'{escape(" · ".join(parts))}</div>{steps_html(steps, inline, result.scale)}<div style="{small}">'
         f"{escape(result.model)}</div>"
-        + "".join(f'<div style="{small}">{escape(note)}</div>' for note in notes)
+        + "".join(f'<div style="{small}">{escape(note)}</div>' for note in notes_of(result))
         + "</div>"
     )

@@ -81,4 +81,6 @@ def notes_of(result: SolutionScore) -> list[str]:
         notes.append(f"{outside} characters belong to no step and were not scored.")
     if result.empty_steps:
         notes.append(f"{result.empty_steps} empty steps were dropped.")
+    if result.calibration is not None:
+        notes.append(f"The scores are calibrated: {result.calibration}.")
     return notes + list(result.warnings)

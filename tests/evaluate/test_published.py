@@ -84,6 +84,21 @@ def test_a_part_of_a_split_has_the_row_of_the_split(split: str, f1: float | None
     assert (cell and cell[2]) == f1
 
 
+@pytest.mark.parametrize(
+    ("splits", "average"),
+    [
+        (["gsm8k", "math", "olympiadbench", "omnimath"], 73.5),
+        (["gsm8k_dev", "math_dev"], (82.4 + 77.6) / 2),
+        (["gsm8k", "mine"], None),
+        ([], None),
+    ],
+)
+def test_an_average_is_compared_with_that_of_the_same_splits(splits: list[str], average: float | None) -> None:
+    row = published_processbench("Qwen/Qwen2.5-Math-PRM-7B")
+    assert row is not None
+    assert row.average_of(splits) == (None if average is None else pytest.approx(average))
+
+
 def test_names_are_told_apart() -> None:
     """No name leads to another model's row."""
     for row in PROCESSBENCH:

@@ -6,7 +6,7 @@ author's own prompts and precision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -37,6 +37,14 @@ class PublishedProcessBench:
         """The numbers of a split, also where only a part of it was measured, such as `gsm8k_dev`."""
         usual = usual_split(split)
         return None if usual is None else self.splits.get(usual)
+
+    def average_of(self, splits: Sequence[str]) -> float | None:
+        """The F1 to set beside an average over these splits: as printed for all, else the plain mean of theirs."""
+        cells = {usual_split(split): self.cell(split) for split in splits}
+        if set(cells) == set(self.splits):
+            return self.average
+        known = [cell[2] for cell in cells.values() if cell is not None]
+        return sum(known) / len(known) if known and len(known) == len(splits) else None
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,10 @@ def processbench_tables(result: ProcessBenchResult) -> str:
     if published is not None:
         head.append("published F1")
         cells = [published.cell(split.name) for split in result.splits]
-        beside = [DASH if cell is None else f"{cell[2]:.1f}" for cell in cells] + [f"{published.average:.1f}"]
-        rows = [[*row, theirs] for row, theirs in zip(rows, beside, strict=False)]
+        whole = published.average_of([split.name for split in result.splits])
+        theirs = [*(cell and cell[2] for cell in cells), whole]
+        beside = [DASH if value is None else f"{value:.1f}" for value in theirs]
+        rows = [[*row, value] for row, value in zip(rows, beside, strict=False)]
     chosen = "given" if result.tuned_on is None else f"tuned on {result.tuned_on}"
     parts = [f"ProcessBench: {model_of(result)}, threshold {result.threshold:.4g} ({chosen})", table(head, rows)]
     if result.positions:

@@ -75,7 +75,6 @@ def find_errors(judged: Sequence[Judged], threshold: float) -> tuple[float | Non
     """The accuracy on solutions with an error, on those without, and F1."""
     hits: dict[bool, list[bool]] = {True: [], False: []}
     for one in judged:
-        # A solution without a scored step has no verdict; training never asks for one.
         hits[one.label >= 0].append(first_error(one.scores, threshold) == one.label)
     error, correct = (float(np.mean(hits[kind])) if hits[kind] else None for kind in (True, False))
     return error, correct, None if error is None or correct is None else harmonic_mean(error, correct)

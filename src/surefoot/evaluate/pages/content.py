@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from surefoot.evaluate.interval import Interval
 from surefoot.evaluate.pages import figures
 from surefoot.evaluate.reliability import Reliability
-from surefoot.evaluate.tables import DASH, percent, reliability_rows
+from surefoot.evaluate.tables import percent, reliability_rows
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,3 @@ def calibration_card(found: Reliability | None) -> list[Card]:
     if found is None:
         return []
     return [card("calibration error (ECE)", found.ece, found.ece_interval, f"{found.steps:,} steps")]
-
-
-def dash(text: str | None) -> str:
-    """The text, or what stands for none."""
-    return text if text else DASH

@@ -36,7 +36,6 @@ class Line:
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    bands: Sequence[Interval | None] = ()
 
 
 def require() -> None:

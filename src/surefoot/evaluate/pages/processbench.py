@@ -65,7 +65,7 @@ def _cards(result: ProcessBenchResult) -> list[Card]:
     cards = []
     several = len(result.splits) > 1
     if several:
-        theirs = None if published is None else published.average
+        theirs = None if published is None else published.average_of([split.name for split in result.splits])
         cards.append(card("average F1", result.f1, result.f1_interval, f"{len(result.splits)} splits", theirs))
     for split in result.splits:
         cell = None if published is None else published.cell(split.name)

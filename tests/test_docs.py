@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import surefoot
 from surefoot.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -30,9 +31,24 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for name, text in fenced if name == language]
 
 
+def write_graded(scorer: surefoot.Scorer) -> None:
+    """Labels with which random weights agree a little, so that a calibration can be fitted."""
+    asked = [(f"What is {number} + 1?", [f"{number} + 1 = {number + 1}."]) for number in range(12)]
+    scores = [result.mean or 0.0 for result in scorer.score_many(asked)]
+    middle = sorted(scores)[5]
+    rows = [
+        {"problem": question, "steps": steps, "label": -1 if (score > middle) != (number == 3) else 0}
+        for number, ((question, steps), score) in enumerate(zip(asked, scores, strict=True))
+    ]
+    Path("graded.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_run_in_their_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run_in_their_order(
+    page: Path, scorer: surefoot.Scorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    write_graded(scorer)
     names = {
         "question": "What is 2 + 3 * 4?",
         "solution": "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14",
@@ -42,8 +58,11 @@ def test_python_blocks_run_in_their_order(page: Path, tmp_path: Path, monkeypatc
         exec(compile(block, str(page), "exec"), names)
 
 
-def test_commands_run(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run(
+    checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    write_graded(scorer)
     Path("solutions.jsonl").write_text('{"question": "What is 1 + 1?", "steps": ["1 + 1 = 2."]}\n')
     Path("ProcessBench").mkdir()
     Path("ProcessBench/gsm8k.json").write_text('[{"problem": "What is 1 + 1?", "steps": ["1 + 1 = 2."], "label": -1}]')

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from surefoot.errors import OptionError
 from surefoot.family import Golden
 from surefoot.family.qwen import Qwen
 from surefoot.result import SolutionScore
@@ -35,6 +36,8 @@ class CheckReport:
 
 def check(scorer: Scorer, name: str | None = None) -> CheckReport:
     """Runs the family's published example on a loaded model. `name` tells which one, if its folder does not."""
+    if scorer.calibration is not None:
+        raise OptionError("Published scores are raw. Load the model without a calibration to compare with them.")
     name = (name or scorer.name).rstrip("/").lower()
     golden = next((golden for golden in scorer.family.goldens if name.endswith(golden.models)), None)
     # A family for which nothing is published is run on the example of the best known one.

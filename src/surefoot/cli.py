@@ -18,7 +18,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TextIO
 
 import surefoot
-from surefoot.cli_eval import add_eval
+from surefoot.calibration import Calibration
+from surefoot.cli_calibrate import add_calibrate
+from surefoot.cli_eval import add_calibration_options, add_eval
 from surefoot.errors import InputError, SurefootError
 from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
@@ -63,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     score.add_argument("--no-closing", action="store_true", help="do not make the final answer a step of its own")
     score.add_argument("--threshold", type=float, default=0.5, metavar="T", help="a step is right above it (0.5)")
     score.add_argument("--json", action="store_true", help="one JSON object a line, in the order of the input")
+    add_calibration_options(score)
     _add_model_options(score)
     score.set_defaults(run=_score)
 
@@ -74,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
 
     add_eval(commands, _add_model_options, _load)
+    add_calibrate(commands, _add_model_options, _load)
     add_train_command(commands)
     return parser
 
@@ -110,7 +114,16 @@ def _load(options: argparse.Namespace) -> Scorer:
         attention=options.attention,
         compile=True if options.compile else "auto",
         max_tokens=options.max_tokens,
+        calibration=_calibration(options),
     )
+
+
+def _calibration(options: argparse.Namespace) -> Calibration | None:
+    # Commands that compare raw scores have no such option.
+    if (path := getattr(options, "calibration", None)) is None:
+        return None
+    found = Calibration.read(path)
+    return found.for_any_model() if options.any_calibration else found
 
 
 @dataclass(frozen=True)

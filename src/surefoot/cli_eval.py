@@ -52,20 +52,35 @@ def add_eval(commands: Any, add_model_options: AddModelOptions, load: Load) -> N
     best.set_defaults(run=_run, load=load, measure=_best_of_n)
 
     for benchmark in (process, steps, best):
-        benchmark.add_argument("--scores", metavar="FIELD", help="no model: step scores from this field of the data")
-        benchmark.add_argument(
-            "--as", dest="name", metavar="NAME", help="the model's name, where its folder is called otherwise"
-        )
-        benchmark.add_argument(
-            "--cache", metavar="FILE", help="where scores are kept (SUREFOOT_CACHE, else the user's cache folder)"
-        )
-        benchmark.add_argument("--no-cache", action="store_true", help="compute everything and keep nothing")
-        benchmark.add_argument(
-            "--draws", type=int, default=1000, metavar="B", help="bootstrap draws for intervals (1000); 0 for none"
-        )
-        benchmark.add_argument("--seed", type=int, default=0, help="of the bootstrap (0)")
-        benchmark.add_argument("--json", action="store_true", help="one JSON object")
+        benchmark.add_argument("--report", metavar="FILE", help="write an HTML page with everything, solutions too")
+        add_calibration_options(benchmark)
+        add_shared_options(benchmark)
         add_model_options(benchmark, required=False)
+
+
+def add_calibration_options(parser: argparse.ArgumentParser) -> None:
+    """Which calibration the scores get."""
+    parser.add_argument("--calibration", metavar="FILE", help="made by `surefoot calibrate`, applied to every score")
+    parser.add_argument(
+        "--any-calibration", action="store_true", help="also one that was fitted on another model; for experiments"
+    )
+
+
+def add_shared_options(parser: argparse.ArgumentParser) -> None:
+    """What every command that measures a model can be told."""
+    parser.add_argument("--scores", metavar="FIELD", help="no model: step scores from this field of the data")
+    parser.add_argument(
+        "--as", dest="name", metavar="NAME", help="the model's name, where its folder is called otherwise"
+    )
+    parser.add_argument(
+        "--cache", metavar="FILE", help="where scores are kept (SUREFOOT_CACHE, else the user's cache folder)"
+    )
+    parser.add_argument("--no-cache", action="store_true", help="compute everything and keep nothing")
+    parser.add_argument(
+        "--draws", type=int, default=1000, metavar="B", help="bootstrap draws for intervals (1000); 0 for none"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (0)")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 ABOUT = "Measures a model, or step scores that are there already, on labelled data."
@@ -76,13 +91,29 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def _run(options: argparse.Namespace) -> int:
+def check_shared_options(options: argparse.Namespace) -> None:
+    """Refuses what contradicts itself."""
     if (options.model is None) == (options.scores is None):
         raise OptionError("Give either --model, or --scores with the field that holds step scores.")
     if options.cache is not None and options.no_cache:
         raise OptionError("Give --cache or --no-cache, not both.")
+
+
+def _run(options: argparse.Namespace) -> int:
+    check_shared_options(options)
+    if options.calibration is not None and options.model is None:
+        raise OptionError("--calibration is applied to the scores of a --model, not to ready-made ones.")
+    if options.report is not None:
+        from surefoot.evaluate.pages import prepare_report
+
+        prepare_report(options.report)
     result, complete = options.measure(options)
     print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else result)
+    if options.report is not None:
+        from surefoot.evaluate import report
+
+        report(result, options.report)
+        print(f"surefoot: the report is in {options.report}", file=sys.stderr)
     return DONE if complete else UNSCORED
 
 
@@ -92,7 +123,7 @@ def _processbench(options: argparse.Namespace) -> tuple[Any, bool]:
     rows = read_processbench(options.data, splits=options.split, scores=options.scores)
     if options.tune_on is not None and options.tune_on not in {row.split for row in rows}:
         raise InputError(f"--tune-on {options.tune_on}: no such split is read.")
-    result = _measure(options, processbench, rows, threshold=options.threshold, tune_on=options.tune_on)
+    result = measure(options, processbench, rows, threshold=options.threshold, tune_on=options.tune_on)
     return result, not result.unscored
 
 
@@ -100,7 +131,7 @@ def _prmbench(options: argparse.Namespace) -> tuple[Any, bool]:
     from surefoot.evaluate import prmbench, read_prmbench
 
     rows = read_prmbench(options.data, scores=options.scores)
-    result = _measure(options, prmbench, rows, threshold=options.threshold)
+    result = measure(options, prmbench, rows, threshold=options.threshold)
     return result, not result.unscored
 
 
@@ -108,11 +139,12 @@ def _best_of_n(options: argparse.Namespace) -> tuple[Any, bool]:
     from surefoot.evaluate import best_of_n, read_rollouts
 
     rows = read_rollouts(options.data, scores=options.scores)
-    result = _measure(options, best_of_n, rows, ns=options.n, correct_by=options.correct_by, timeout=options.timeout)
+    result = measure(options, best_of_n, rows, ns=options.n, correct_by=options.correct_by, timeout=options.timeout)
     return result, not (result.unscored or result.undecided)
 
 
-def _measure(options: argparse.Namespace, benchmark: Callable[..., Any], rows: list[Any], **settings: Any) -> Any:
+def measure(options: argparse.Namespace, benchmark: Callable[..., Any], rows: list[Any], **settings: Any) -> Any:
+    """Loads the model, opens the score cache, and calls a function of `surefoot.evaluate` with both."""
     if not rows:
         raise InputError(f"{options.data} holds no row.")
     scorer = None if options.model is None else options.load(options)

@@ -32,3 +32,7 @@ class MissingDependencyError(LoadError, ImportError):
 
 class CacheError(SurefootError):
     """A store of scores that cannot be opened, read or written."""
+
+
+class CalibrationError(SurefootError):
+    """A calibration that cannot be read, or that was made for another model or scale."""

@@ -35,6 +35,8 @@ class StepScore:
     index: int
     """Position among all pieces of the solution, dropped empty ones counted."""
     kind: StepKind = "body"
+    raw: float | None = None
+    """What the model gave, where a calibration made another score of it; None where nothing was changed."""
 
 
 @dataclass(frozen=True)
@@ -140,3 +142,9 @@ class SolutionScore:
     def to_json(self, threshold: float = 0.5) -> str:
         """One line of JSON."""
         return json.dumps(self.to_dict(threshold), ensure_ascii=False)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from surefoot.markup import solution_html
+
+        return solution_html(self)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from tqdm import tqdm
 
+from surefoot.calibration import Calibration
 from surefoot.engine.attention import choose_attention
 from surefoot.engine.cache import TreeCache
 from surefoot.engine.checkpoint import open_checkpoint
@@ -54,12 +55,14 @@ def load(
     revision: str | None = None,
     family: str | None = None,
     max_tokens: int | None = None,
+    calibration: str | Path | Calibration | None = None,
 ) -> Scorer:
     """Loads a PRM once; the scorer can then be called as often as needed.
 
     `model` is a folder or a hub id. `max_tokens` lowers the limit on a prompt's length, which is the model's context.
     `quantize_fallback` loads the model unquantised, with a warning, where the quantisation cannot be done. `compile`
     compiles the forward pass: "auto" does so for long jobs in half precision on the CPU, where it wins most.
+    `calibration`, a file of `surefoot calibrate` or what is in it, is applied to every step score.
     """
     if quantize is not None and quantize not in QUANTIZATIONS:
         raise OptionError(f"quantize={quantize!r} is not offered. Choose one of: {', '.join(QUANTIZATIONS)}, or None.")
@@ -69,6 +72,8 @@ def load(
         raise OptionError(f"compile={compile!r} is not offered. Choose True, False or 'auto'.")
     if compile is True and quantize == "int8":
         raise OptionError('compile=True and quantize="int8" do not go together: 8-bit kernels cannot be compiled.')
+    if isinstance(calibration, str | Path):
+        calibration = Calibration.read(calibration)
     where = choose_device(device)
     if quantize is not None:
         try:
@@ -82,6 +87,10 @@ def load(
     how = choose_attention(attention, where, number)
     checkpoint = open_checkpoint(model, revision)
     kind = find_family(checkpoint.config.get("architectures") or [], family)
+    name = str(model)
+    mark = fingerprint(checkpoint, family=kind.name, dtype=str(number), quantize=quantize or "none")
+    if calibration is not None:
+        calibration.check(name, mark)
     weights = load_weights(
         checkpoint,
         prefix=kind.backbone_prefix,
@@ -92,7 +101,6 @@ def load(
         attention=how,
         quantize=quantize,
     )
-    name = str(model)
     logger.info(
         "Loaded %s: family %s, %s, quantisation %s, attention %s, on %s, %.2f GB of weights.",
         name,
@@ -112,8 +120,7 @@ def load(
         compile=False if quantize == "int8" else compile,
     )
     limit = min(weights.context, max_tokens or weights.context)
-    mark = fingerprint(checkpoint, family=kind.name, dtype=str(number), quantize=quantize or "none")
-    return Scorer(name, kind, TextEncoder.from_folder(checkpoint.folder), runner, limit, mark)
+    return Scorer(name, kind, TextEncoder.from_folder(checkpoint.folder), runner, limit, mark, calibration)
 
 
 @dataclass(frozen=True)
@@ -130,13 +137,22 @@ class Scorer:
     """A loaded PRM. Made by `surefoot.load`."""
 
     def __init__(
-        self, name: str, family: Family, encoder: TextEncoder, runner: Runner, limit: int, fingerprint: str
+        self,
+        name: str,
+        family: Family,
+        encoder: TextEncoder,
+        runner: Runner,
+        limit: int,
+        fingerprint: str,
+        calibration: Calibration | None = None,
     ) -> None:
         self.name = name
         self.family = family
         self.max_tokens = limit
         self.fingerprint = fingerprint
-        """What this model computes, as a hash: see `engine.fingerprint`."""
+        """What this model computes, as a hash: see `engine.fingerprint`. It does not depend on the calibration."""
+        self.calibration = calibration
+        """What is applied to every step score, or None: scores are as the model gives them."""
         self._encoder = encoder
         self._runner = runner
 
@@ -255,9 +271,11 @@ class Scorer:
                 for job, row in zip(good, values, strict=True)
             ]
         )
-        return [
+        found = [
             next(results) if isinstance(job, _Job) else SolutionScore((), self.name, reason=str(job)) for job in jobs
         ]
+        # Behind the score cache, which holds what the model gave.
+        return found if self.calibration is None else [self.calibration.apply(result) for result in found]
 
     def _scores(self, bar: _Progress, cache: ScoreCache | None) -> Scores:
         scores = partial(self._runner.scores, done=bar.update)

@@ -36,7 +36,7 @@ def show(result: SolutionScore, *, threshold: float = 0.5, colour: bool = False,
         for number, step in enumerate(result.steps)
     ]
     lines.append(_summary(result, threshold, colour))
-    lines += [paint(f"note: {text}", YELLOW, colour) for text in _notes(result)]
+    lines += [paint(f"note: {text}", YELLOW, colour) for text in notes_of(result)]
     return "\n".join(lines)
 
 
@@ -73,11 +73,14 @@ def _summary(result: SolutionScore, threshold: float, colour: bool) -> str:
     return paint("  ".join(parts), BOLD, colour)
 
 
-def _notes(result: SolutionScore) -> list[str]:
+def notes_of(result: SolutionScore) -> list[str]:
+    """What a reader has to know beside the numbers."""
     notes = [] if result.reason is None else [result.reason]
     outside = sum(span.end - span.start for span in result.outside)
     if outside:
         notes.append(f"{outside} characters belong to no step and were not scored.")
     if result.empty_steps:
         notes.append(f"{result.empty_steps} empty steps were dropped.")
+    if result.calibration is not None:
+        notes.append(f"The scores are calibrated: {result.calibration}.")
     return notes + list(result.warnings)

@@ -9,7 +9,7 @@ import pytest
 
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import ProcessBenchRow, processbench
-from surefoot.evaluate.threshold import Case, best_threshold, sweep
+from surefoot.threshold import Case, best_threshold, sweep
 
 
 def row(label: int, scores: list[float | None], split: str = "gsm8k", **more: Any) -> ProcessBenchRow:
@@ -242,7 +242,7 @@ def test_mappings_do_as_rows() -> None:
     assert [split.name for split in result.splits] == ["gsm8k", "math"]
     text = str(result)
     assert "82.4" in text
-    assert "73.5" in text
+    assert "80.0" in text  # the mean of what was published for these two splits
     assert "arXiv:2504.00891" in text
     data = json.loads(json.dumps(result.to_dict()))
     assert data["published"]["average"] == 73.5

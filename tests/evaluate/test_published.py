@@ -11,7 +11,7 @@ from surefoot.evaluate.published import (
     published_prmbench,
     published_processbench,
 )
-from surefoot.evaluate.threshold import harmonic_mean
+from surefoot.threshold import harmonic_mean
 
 CELLS = [
     pytest.param(*cell, id=f"{row.model}-{split}")
@@ -71,6 +71,32 @@ def test_the_average_is_plain(row: PublishedProcessBench) -> None:
 def test_whose_row_it_is(name: str, model: str | None) -> None:
     row = published_processbench(name)
     assert (row and row.model) == model
+
+
+@pytest.mark.parametrize(
+    ("split", "f1"),
+    [("gsm8k", 82.4), ("gsm8k_dev", 82.4), ("math-odd", 77.6), ("math500", None), ("mathematics", None), ("all", None)],
+)
+def test_a_part_of_a_split_has_the_row_of_the_split(split: str, f1: float | None) -> None:
+    row = published_processbench("Qwen/Qwen2.5-Math-PRM-7B")
+    assert row is not None
+    cell = row.cell(split)
+    assert (cell and cell[2]) == f1
+
+
+@pytest.mark.parametrize(
+    ("splits", "average"),
+    [
+        (["gsm8k", "math", "olympiadbench", "omnimath"], 73.5),
+        (["gsm8k_dev", "math_dev"], (82.4 + 77.6) / 2),
+        (["gsm8k", "mine"], None),
+        ([], None),
+    ],
+)
+def test_an_average_is_compared_with_that_of_the_same_splits(splits: list[str], average: float | None) -> None:
+    row = published_processbench("Qwen/Qwen2.5-Math-PRM-7B")
+    assert row is not None
+    assert row.average_of(splits) == (None if average is None else pytest.approx(average))
 
 
 def test_names_are_told_apart() -> None:

@@ -21,9 +21,10 @@ from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import choose
 from surefoot.evaluate.answers import AnswerBook, Grouping
 from surefoot.evaluate.choose import NO_ANSWER, Pool
+from surefoot.evaluate.envelope import envelope
 from surefoot.evaluate.interval import Bootstrap, Interval, Numbers
 from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
-from surefoot.evaluate.scoring import Scored, judged, name_of, score_rows
+from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_rows
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -54,6 +55,20 @@ Curve = dict[int, Estimate]
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """One solution of a problem: its scores, and whether it is right."""
+
+    row: Rollout
+    scores: tuple[float | None, ...]
+    values: dict[str, float] | None
+    """One number an aggregation rule; None when a step has no score."""
+    correct: bool | None
+    """None where it was not decided."""
+    reason: str | None = None
+    """Why a step has no score."""
+
+
+@dataclass(frozen=True)
 class BestOfNResult:
     """Everything that was measured. Accuracies are fractions of 1."""
 
@@ -74,22 +89,29 @@ class BestOfNResult:
     undecided: int
     """Solutions left out because their answer could not be compared with the reference."""
     notes: tuple[str, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    """Every solution, those left out among them."""
+    calibration: str | None = None
+    """What the scores were calibrated with."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        return {
-            "benchmark": "best-of-n",
-            "model": self.model,
+        common = envelope(
+            "best-of-n",
+            self.model,
+            calibration=self.calibration,
+            solutions=self.solutions,
+            unscored=self.unscored,
+            notes=self.notes,
+        )
+        return common | {
             "n": list(self.ns),
             "problems": self.problems,
-            "solutions": self.solutions,
             "best": {name: _plain(curve) for name, curve in self.best.items()},
             "weighted_vote": {name: _plain(curve) for name, curve in self.weighted.items()},
             "majority_vote": _plain(self.majority),
             "oracle": _plain(self.oracle),
-            "unscored": self.unscored,
             "undecided": self.undecided,
-            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
@@ -140,11 +162,16 @@ def best_of_n(
         )
     )
     book = AnswerBook(timeout)
-    pools, unscored, undecided = [], 0, 0
+    pools, candidates, unscored, undecided = [], [], 0, 0
     for group in groups.values():
-        values = [_values(row, next(found)) for row in group]
+        scored = [next(found) for _ in group]
+        values = [_values(row, each) for row, each in zip(group, scored, strict=True)]
         verdicts = _verdicts(group, correct_by, book)
         pool = _pool(values, verdicts)
+        candidates += [
+            Candidate(row, each.scores, numbers, correct, each.reason)
+            for row, each, numbers, correct in zip(group, scored, values, verdicts.correct, strict=True)
+        ]
         unscored += sum(each is None for each in values)
         undecided += sum(each is not None for each in values) - pool.size
         if pool.size:
@@ -164,6 +191,8 @@ def best_of_n(
         unscored=unscored,
         undecided=undecided,
         notes=tuple(_notes(groups, pools, sizes, unscored, undecided)),
+        candidates=tuple(candidates),
+        calibration=calibration_of(scorer),
     )
 
 

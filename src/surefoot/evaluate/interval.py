@@ -72,7 +72,7 @@ class Bootstrap:
         return Interval(float(low), float(high))
 
     def _generator(self, name: str) -> np.random.Generator:
-        return np.random.default_rng([self.seed, crc32(name.encode())])
+        return np.random.default_rng([self.seed, crc32(name.encode("utf-8", "surrogatepass"))])
 
 
 def ratio(top: Numbers, bottom: Numbers) -> Numbers:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surefoot.evaluate.envelope import envelope
 from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedPRMBench, published_prmbench
+from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import TWIN, PRMBenchRow, Rows, as_rows, prmbench_rows
-from surefoot.evaluate.scoring import Scored, judged, name_of, score_rows
+from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_rows
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -124,25 +126,40 @@ class PRMBenchResult:
     items: tuple[tuple[PRMBenchRow, Scored], ...]
     published: PublishedPRMBench | None
     notes: tuple[str, ...] = ()
+    reliability: Reliability | None = None
+    """Over steps up to the first error, twins included; None when the scores are no probabilities."""
+    calibration: str | None = None
+    """What the scores were calibrated with."""
 
     @property
     def unscored(self) -> int:
+        """Solutions in which a step has no score."""
+        return sum(has_gap(row, scored) for row, scored in self.items)
+
+    @property
+    def unscored_steps(self) -> int:
         """Steps without a score."""
         return self.overall.unscored_steps + (self.twins.unscored_steps if self.twins else 0)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, without the single solutions."""
-        return {
-            "benchmark": "prmbench",
-            "model": self.model,
-            "threshold": self.threshold,
+        common = envelope(
+            "prmbench",
+            self.model,
+            calibration=self.calibration,
+            threshold=self.threshold,
+            solutions=len(self.items),
+            unscored=self.unscored,
+            published=self.published,
+            reliability=self.reliability,
+            notes=self.notes,
+        )
+        return common | {
             "overall": self.overall.to_dict(),
             "categories": self.categories,
             "classes": [each.to_dict() for each in self.classes],
             "twins": None if self.twins is None else self.twins.to_dict(),
-            "unscored_steps": self.unscored,
-            "published": None if self.published is None else asdict(self.published),
-            "notes": list(self.notes),
+            "unscored_steps": self.unscored_steps,
         }
 
     def __str__(self) -> str:
@@ -197,7 +214,17 @@ def prmbench(
         items=tuple(items),
         published=published_prmbench(name_of(scorer, name)),
         notes=tuple(_notes(items)),
+        reliability=reliability(
+            [known_steps(row.steps, each.scores, min(row.errors, default=-1)) for row, each in items],
+            bootstrap=bootstrap,
+        ),
+        calibration=calibration_of(scorer),
     )
+
+
+def has_gap(row: PRMBenchRow, scored: Scored) -> bool:
+    """Whether a step has no score."""
+    return any(score is None for _, score in judged(row.steps, scored.scores))
 
 
 def decide(row: PRMBenchRow, scored: Scored, threshold: float) -> Decisions:
@@ -249,9 +276,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _notes(items: Sequence[tuple[PRMBenchRow, Scored]]) -> list[str]:
     notes = []
-    missing = [
-        (row, scored) for row, scored in items if any(score is None for _, score in judged(row.steps, scored.scores))
-    ]
+    missing = [(row, scored) for row, scored in items if has_gap(row, scored)]
     if missing:
         row, scored = missing[0]
         notes.append(

@@ -9,18 +9,20 @@ apart and guessed nowhere. What is not defined is None: F1 needs solutions of bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from surefoot.errors import InputError
+from surefoot.evaluate.envelope import envelope
 from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedProcessBench, published_processbench
-from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, as_rows, processbench_rows
-from surefoot.evaluate.scoring import judged, name_of, score_rows
-from surefoot.evaluate.threshold import Case, Stretch, best_threshold, harmonic_mean, sweep
+from surefoot.evaluate.reliability import Reliability, known_steps, reliability
+from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, as_rows, processbench_rows, usual_split
+from surefoot.evaluate.scoring import calibration_of, judged, name_of, score_rows
+from surefoot.threshold import Case, Stretch, best_threshold, harmonic_mean, sweep
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -136,6 +138,10 @@ class ProcessBenchResult:
     judgements: tuple[Judgement, ...]
     published: PublishedProcessBench | None
     notes: tuple[str, ...] = ()
+    reliability: Reliability | None = None
+    """Over steps up to the first error; None without any, or when the scores are no probabilities."""
+    calibration: str | None = None
+    """What the scores were calibrated with."""
 
     @property
     def unscored(self) -> int:
@@ -155,10 +161,18 @@ class ProcessBenchResult:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, without the single solutions."""
-        return {
-            "benchmark": "processbench",
-            "model": self.model,
-            "threshold": self.threshold,
+        common = envelope(
+            "processbench",
+            self.model,
+            calibration=self.calibration,
+            threshold=self.threshold,
+            solutions=len(self.judgements),
+            unscored=self.unscored,
+            published=self.published,
+            reliability=self.reliability,
+            notes=self.notes,
+        )
+        return common | {
             "tuned_on": self.tuned_on,
             "f1": self.f1,
             "f1_interval": _pair(self.f1_interval),
@@ -169,10 +183,6 @@ class ProcessBenchResult:
                 "located": self.sneaky_located.to_dict(),
                 "detected": self.sneaky_detected.to_dict(),
             },
-            "solutions": len(self.judgements),
-            "unscored": self.unscored,
-            "published": None if self.published is None else asdict(self.published),
-            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
@@ -244,13 +254,17 @@ def processbench(
         judgements=tuple(items),
         published=published_processbench(name_of(scorer, name)),
         notes=(*notes, *_unscored_notes(items)),
+        reliability=reliability(
+            [known_steps(item.row.steps, item.scores, item.row.label) for item in items], bootstrap=bootstrap
+        ),
+        calibration=calibration_of(scorer),
     )
 
 
 def _usual_order(name: str) -> tuple[int, str]:
     """The four splits in the order of the paper, others after them by name."""
-    known = name in PROCESSBENCH_SPLITS
-    return (PROCESSBENCH_SPLITS.index(name) if known else len(PROCESSBENCH_SPLITS), name)
+    split = usual_split(name)
+    return (len(PROCESSBENCH_SPLITS) if split is None else PROCESSBENCH_SPLITS.index(split), name)
 
 
 def _cases(items: Iterable[Judgement]) -> list[Case]:

@@ -6,9 +6,11 @@ author's own prompts and precision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from surefoot.evaluate.rows import usual_split
 
 PAPER = "ProcessBench paper, arXiv:2412.06559, tables 5 and 7"
 GENPRM = "GenPRM paper, arXiv:2504.00891, table 6"
@@ -30,6 +32,19 @@ class PublishedProcessBench:
     splits: dict[str, Cell]
     average: float
     source: str
+
+    def cell(self, split: str) -> Cell | None:
+        """The numbers of a split, also where only a part of it was measured, such as `gsm8k_dev`."""
+        usual = usual_split(split)
+        return None if usual is None else self.splits.get(usual)
+
+    def average_of(self, splits: Sequence[str]) -> float | None:
+        """The F1 to set beside an average over these splits: as printed for all, else the plain mean of theirs."""
+        cells = {usual_split(split): self.cell(split) for split in splits}
+        if set(cells) == set(self.splits):
+            return self.average
+        known = [cell[2] for cell in cells.values() if cell is not None]
+        return sum(known) / len(known) if known and len(known) == len(splits) else None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -129,6 +130,22 @@ def processbench_rows(records: Iterable[Record], scores: str | None = None) -> I
         )
 
 
+def read_labelled(source: str | Path, *, scores: str | None = None) -> list[ProcessBenchRow]:
+    """Solutions whose first wrong step is known, from files of ProcessBench's form or of PRMBench's."""
+    return list(labelled_rows(read_records(source), scores))
+
+
+def labelled_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[ProcessBenchRow]:
+    """Each record as a row, whichever of both forms it has."""
+    for official, some in groupby(records, lambda record: "error_steps" in record.data):
+        if not official:
+            yield from processbench_rows(some, scores)
+            continue
+        for row in prmbench_rows(some, scores):
+            label = min(row.errors, default=-1)
+            yield ProcessBenchRow(row.id, row.classification, row.problem, row.steps, label, scores=row.scores)
+
+
 def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[PRMBenchRow]:
     """Each record as a row, repeats left out, and the twins.
 
@@ -218,6 +235,11 @@ def without_prefix(step: str) -> str:
     bare = step.strip()
     prefix = _STEP_PREFIX.match(bare)
     return bare[prefix.end() :] if prefix else bare
+
+
+def usual_split(name: str) -> str | None:
+    """The ProcessBench split that a name means: its own, or with something behind it (`gsm8k_dev`, `math-odd`)."""
+    return next((split for split in PROCESSBENCH_SPLITS if re.fullmatch(rf"{split}(?:[^a-z0-9].*)?", name, re.I)), None)
 
 
 def _split_of(name: str) -> str:

@@ -32,6 +32,11 @@ def name_of(scorer: Scorer | None, name: str | None) -> str:
     return name or (READY if scorer is None else scorer.name)
 
 
+def calibration_of(scorer: Scorer | None) -> str | None:
+    """What the result says of the scores' calibration."""
+    return None if scorer is None or scorer.calibration is None else scorer.calibration.name
+
+
 def score_rows(
     scorer: Scorer | None,
     items: Sequence[tuple[str, str | tuple[str, ...]]],

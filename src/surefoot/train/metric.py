@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from surefoot.aggregate import first_error
+from surefoot.threshold import Case, harmonic_mean
+from surefoot.threshold import best_threshold as threshold_with_best_f1
 from surefoot.train.example import WRONG_BELOW
-
-THRESHOLDS = np.linspace(0.01, 0.99, 99)
 
 
 @dataclass(frozen=True)
@@ -74,22 +75,16 @@ def find_errors(judged: Sequence[Judged], threshold: float) -> tuple[float | Non
     """The accuracy on solutions with an error, on those without, and F1."""
     hits: dict[bool, list[bool]] = {True: [], False: []}
     for one in judged:
-        found = next((at for at, score in enumerate(one.scores) if score <= threshold), -1)
-        hits[one.label >= 0].append(found == one.label)
+        hits[one.label >= 0].append(first_error(one.scores, threshold) == one.label)
     error, correct = (float(np.mean(hits[kind])) if hits[kind] else None for kind in (True, False))
-    if error is None or correct is None:
-        return error, correct, None
-    return error, correct, 2 * error * correct / (error + correct) if error + correct else 0.0
+    return error, correct, None if error is None or correct is None else harmonic_mean(error, correct)
 
 
 def best_threshold(judged: Sequence[Judged]) -> tuple[float, float | None]:
-    """The threshold with the highest F1, and that F1. Of several, the one nearest to 0.5."""
-    found = [(find_errors(judged, float(threshold))[2], float(threshold)) for threshold in THRESHOLDS]
-    known = [(f1, -abs(threshold - 0.5), threshold) for f1, threshold in found if f1 is not None]
-    if not known:
-        return 0.5, None
-    f1, _, threshold = max(known)
-    return threshold, f1
+    """The threshold with the highest F1, and that F1; 0.5 where none is better than another."""
+    threshold = threshold_with_best_f1(Case(tuple(enumerate(one.scores)), one.label) for one in judged)
+    chosen = 0.5 if threshold is None else threshold
+    return chosen, find_errors(judged, chosen)[2]
 
 
 def area_under_curve(scores: np.ndarray, right: np.ndarray) -> float | None:

@@ -1,0 +1,270 @@
+"""The figures of a report, as SVG that follows the page's light or dark colours.
+
+The rule: a figure is drawn with stand-in colours, which are then exchanged for the page's CSS variables, and its text
+stays text. Every line differs from the others in its dashes or marks too, not in colour alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+from zlib import crc32
+
+from surefoot.errors import MissingDependencyError
+from surefoot.evaluate.best_of_n import BestOfNResult, Curve
+from surefoot.evaluate.interval import Interval
+from surefoot.evaluate.reliability import Reliability
+from surefoot.markup import escape
+
+# Stand-ins for the page's variables; matplotlib wants real colours.
+INK, FAINT, LINE = "#010101", "#020202", "#030303"
+COLOURS = ("#040404", "#050505", "#060606", "#070707", "#080808")
+VARIABLES = {INK: "--ink", FAINT: "--faint", LINE: "--line"} | {
+    code: f"--c{number}" for number, code in enumerate(COLOURS, 1)
+}
+DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (3, 1.5)))
+MARKS = ("o", "s", "^", "D", "v")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A named line of a plot."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def require() -> None:
+    """Refuses early where the plots cannot be drawn."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            'A report needs the package matplotlib. Install it with: pip install "surefoot[report]"'
+        ) from error
+
+
+def lines(
+    about: str,
+    drawn: Sequence[Line],
+    *,
+    xlabel: str,
+    ylabel: str,
+    mark: tuple[float, str] | None = None,
+    xlim: tuple[float, float] | None = None,
+) -> str:
+    """Lines over one axis, with a place on it marked."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        for number, line in enumerate(drawn):
+            axes.plot(line.x, line.y, color=COLOURS[number], linestyle=DASHES[number], linewidth=1.8, label=line.name)
+        if mark is not None:
+            axes.axvline(mark[0], color=INK, linewidth=1, linestyle=(0, (2, 2)), label=mark[1])
+        _frame(axes, xlabel, ylabel, xlim or (0, 1), (0, 1.02))
+        _legend(axes, len(drawn) + (mark is not None))
+
+    return _svg(about, draw)
+
+
+def histogram(about: str, kinds: Mapping[str, Sequence[float]], *, xlabel: str) -> str:
+    """How the scores of each kind are spread, as shares of the kind."""
+    import numpy as np
+
+    everything = [value for values in kinds.values() for value in values]
+    low, high = (0.0, 1.0) if all(0 <= value <= 1 for value in everything) else (min(everything), max(everything))
+    edges = np.linspace(low, high if high > low else low + 1.0, 21)
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        for number, (name, values) in enumerate(kinds.items()):
+            if not values:
+                continue
+            shares, _ = np.histogram(values, edges)
+            axes.stairs(
+                shares / len(values),
+                edges,
+                color=COLOURS[number],
+                fill=False,
+                linewidth=1.8,
+                linestyle=DASHES[number],
+                label=f"{name} ({len(values):,})",
+            )
+            axes.stairs(shares / len(values), edges, color=COLOURS[number], fill=True, alpha=0.18)
+        _frame(axes, xlabel, "share of the kind", (edges[0], edges[-1]), None)
+        _legend(axes, len(kinds))
+
+    return _svg(about, draw)
+
+
+def reliability_curve(about: str, found: Reliability) -> str:
+    """The share of right steps against the score, and below it how many steps there are."""
+    full = [each for each in found.bins if each.score is not None and each.right is not None]
+
+    def draw(figure: Any) -> None:
+        axes, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3.2, 1)})
+        axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.2, linestyle=(0, (4, 3)), label="perfectly calibrated")
+        for each in full:
+            if each.interval is not None:
+                axes.plot([each.score] * 2, list(each.interval), color=COLOURS[0], linewidth=1.3, alpha=0.7)
+        axes.plot(
+            [each.score for each in full],
+            [each.right for each in full],
+            color=COLOURS[0],
+            marker="o",
+            markersize=4.5,
+            linewidth=1.6,
+            label="this model, 95% interval",
+        )
+        _frame(axes, "", "share right", (0, 1), (0, 1.02))
+        axes.set_xlabel("")
+        _legend(axes, 2)
+        below.bar(
+            [each.low for each in found.bins],
+            [each.count for each in found.bins],
+            width=[each.high - each.low for each in found.bins],
+            align="edge",
+            color=COLOURS[0],
+            alpha=0.55,
+            linewidth=0,
+        )
+        _frame(below, "score", "steps", (0, 1), None)
+        below.locator_params(axis="y", nbins=2)
+
+    return _svg(about, draw, height=3.6)
+
+
+def bars(about: str, rows: Sequence[tuple[str, float, Interval | None]], *, xlabel: str) -> str:
+    """Horizontal bars with their intervals."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        names = [name for name, _, _ in rows]
+        places = list(range(len(rows)))[::-1]
+        axes.barh(places, [value for _, value, _ in rows], color=COLOURS[0], alpha=0.6, height=0.62)
+        for place, (_, _, interval) in zip(places, rows, strict=True):
+            if interval is not None:
+                axes.plot(list(interval), [place, place], color=INK, linewidth=1.4)
+        _frame(axes, xlabel, "", (0, 1), None)
+        axes.set_yticks(places, names)
+        axes.grid(visible=False, axis="y")
+
+    return _svg(about, draw, height=0.9 + 0.27 * len(rows))
+
+
+def choices(about: str, result: BestOfNResult, kind: str) -> str:
+    """Accuracy by N: one line a rule, with the majority vote and the oracle beside them."""
+    curves: dict[str, Curve] = result.best if kind == "best" else result.weighted
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        for number, (name, curve) in enumerate(curves.items()):
+            axes.plot(
+                list(curve),
+                [point.value for point in curve.values()],
+                color=COLOURS[number],
+                linestyle=DASHES[number],
+                marker=MARKS[number],
+                markersize=4,
+                linewidth=1.6,
+                label=name.replace("_", " "),
+            )
+        low = min(point.value for curve in curves.values() for point in curve.values()) - 0.02
+        for name, curve, dashes in (("majority", result.majority, (0, (2, 2))), ("oracle", result.oracle, "-")):
+            values = [point.value for point in curve.values()]
+            if max(values) > low:  # what lies below everything else would press the rules into one line
+                axes.plot(list(curve), values, color=FAINT, linestyle=dashes, linewidth=1.4, label=name)
+        axes.set_xscale("log", base=2)
+        _frame(axes, "N, solutions to choose from", "accuracy", (result.ns[0] / 1.1, result.ns[-1] * 1.1), (low, None))
+        axes.set_xticks(list(result.ns), [str(n) for n in result.ns])
+        axes.minorticks_off()
+        _legend(axes, len(curves) + 2, columns=3)
+
+    return _svg(about, draw)
+
+
+def _frame(
+    axes: Any,
+    xlabel: str,
+    ylabel: str,
+    xlim: tuple[float, float] | None,
+    ylim: tuple[float | None, float | None] | None,
+) -> None:
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    if xlim is not None:
+        axes.set_xlim(*xlim)
+    if ylim is not None:
+        axes.set_ylim(*ylim)
+    axes.grid(visible=True, color=LINE, linewidth=0.7)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _legend(axes: Any, entries: int, columns: int = 2) -> None:
+    """Above the plot, where it hides nothing."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1.01, 1, 0.1),
+        mode=None,
+        ncols=min(entries, columns),
+        frameon=False,
+        borderaxespad=0,
+        handlelength=2.2,
+        columnspacing=1.4,
+        fontsize=9,
+    )
+
+
+def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height: float = 3.2) -> str:
+    """Draws on a fresh figure, without the state that pyplot shares among all users."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    style = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "surefoot",
+        "font.size": 9.5,
+        "text.color": INK,
+        "axes.edgecolor": FAINT,
+        "axes.labelcolor": INK,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+    }
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        draw(figure)
+        stream = StringIO()
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _tidy(stream.getvalue(), about)
+
+
+def _tidy(text: str, about: str) -> str:
+    """Only the drawing, with the page's colours and fonts, and names that no other figure of the page has."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"font: ([\d.]+px) [^;\"]+", r"font-size: \1", text)
+    mark = f"f{crc32(about.encode()):08x}-"
+    text = re.sub(r"\bid=\"", f'id="{mark}', text)
+    text = re.sub(r"url\(#", f"url(#{mark}", text)
+    text = re.sub(r"href=\"#", f'href="#{mark}', text)
+    for code, variable in VARIABLES.items():
+        text = text.replace(code, f"var({variable})")
+    text = re.sub(r"\s*\n\s*", "\n", text)
+    return re.sub(
+        r"<svg [^>]*?viewBox=\"([^\"]+)\"[^>]*>",
+        lambda found: (
+            f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{found.group(1)}" role="img" '
+            f'aria-label="{escape(about)}">'
+        ),
+        text,
+        count=1,
+    )

@@ -1,0 +1,40 @@
+"""What the plain data of all benchmarks have in common."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from surefoot import evaluate
+
+
+def test_common_things_have_common_names() -> None:
+    pair: list[dict[str, Any]] = [
+        {"problem": "p", "steps": ["a", "b"], "scores": [0.9, None]},
+        {"problem": "p", "steps": ["a", "c"], "scores": [0.9, 0.2]},
+    ]
+    results: list[Any] = [
+        evaluate.processbench(None, [row | {"label": 1} for row in pair]),
+        evaluate.prmbench(None, [row | {"classification": "circular", "error_steps": [1]} for row in pair]),
+        evaluate.best_of_n(None, [row | {"reference": "4", "final_answer": "4"} for row in pair]),
+    ]
+    plain = [json.loads(json.dumps(result.to_dict())) for result in results]
+    common = {
+        "benchmark",
+        "model",
+        "calibration",
+        "threshold",
+        "solutions",
+        "unscored",
+        "reliability",
+        "published",
+        "notes",
+    }
+    for each in plain:
+        assert common <= each.keys()
+        assert each["unscored"] == 1
+        assert each["notes"]
+    assert [each["benchmark"] for each in plain] == ["processbench", "prmbench", "best-of-n"]
+    assert [each["threshold"] for each in plain] == [0.5, 0.5, None]
+    assert [None if each["reliability"] is None else each["reliability"]["steps"] for each in plain] == [3, 3, None]
+    assert plain[1]["unscored_steps"] == 1

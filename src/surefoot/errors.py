@@ -32,3 +32,7 @@ class MissingDependencyError(LoadError, ImportError):
 
 class CacheError(SurefootError):
     """A store of scores that cannot be opened, read or written."""
+
+
+class UnscoredError(SurefootError):
+    """A sample without a reward, in a trainer that has no way to pass over it."""

@@ -161,6 +161,7 @@ def test_a_failure_is_not_zero_in_the_rubric(legacy: Any, scorer: surefoot.Score
     asyncio.run(rubric.score_rollout(alone))
     assert alone["reward"] == pytest.approx(states[0]["reward"], abs=1e-5)
     assert alone["metrics"]["outcome"] == 1.0
+    assert alone["trajectory"] == [{"advantage": None, "reward": None}], "alone there is nothing to compare with"
 
 
 def test_the_rubrics_of_verifiers_itself_make_zero_of_a_failure(legacy: Any) -> None:

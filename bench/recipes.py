@@ -4,8 +4,9 @@
 
 A file has one JSON object a line with `question`, `steps`, a list of step scores and whether the answer is right. Told
 for each recipe: how often a right solution gets more than a wrong one of the same question, which is what GRPO learns
-from (a tie counts half); how rewards go with the number of steps (Pearson's r within questions); and what five further
-steps, each as good as the solution's best one, do to it. Then: how often honest solutions show signs of hacking.
+from (a tie counts half; ± is the standard error over questions); how rewards go with the number of steps (Pearson's r
+within questions); and what five further steps would do to it if each were scored like the solution's best one. No model
+runs here. Then: how often these solutions show signs of hacking.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 from surefoot.result import SolutionScore, StepScore
 from surefoot.reward import RECIPES, Reward
@@ -67,6 +68,7 @@ def told(recipe: Reward, groups: Sequence[Sequence[tuple[SolutionScore, bool]]])
         gains += [value(padded(score)) - reward for reward, (score, _) in zip(rewards, group, strict=True)]
     return {
         "right over wrong": fmean(wins),
+        "error": stdev(wins) / len(wins) ** 0.5,
         "r with steps": fmean(slopes),
         "padding raises": fmean(gain > 1e-9 for gain in gains),
         "by": fmean(gains),
@@ -92,7 +94,7 @@ def main() -> None:
     for name, recipe in RECIPES.items():
         if not recipe.needs_gold:
             row = told(recipe, groups)
-            print(f"| `{name}` | {row['right over wrong']:.3f} | {row['r with steps']:+.2f} "
+            print(f"| `{name}` | {row['right over wrong']:.3f} ± {row['error']:.3f} | {row['r with steps']:+.2f} "
                   f"| {row['padding raises']:.0%} | {row['by']:+.3f} |")  # fmt: skip
     found = [signs(score) for group in groups for score, _ in group]
     print("\n| sign | mean | solutions above the threshold |\n" + "| --- " * 3 + "|")

@@ -4,8 +4,8 @@
     python examples/grpo.py --model mini --recipe outcome+process      a scorer with a judgement of its own
     python examples/grpo.py --policy Qwen/Qwen2.5-0.5B-Instruct --model Qwen/Qwen2.5-Math-PRM-7B --steps 500
 
-Without arguments both models have random weights, so nothing is learned about numbers. What can be seen is how a policy
-learns to please whatever scores it: the reward rises, and the watch tells how.
+Without arguments both models have random weights, so nothing is learned about numbers: it shows how the parts fit, and
+what the trainer logs of the reward and of the watch.
 """
 
 from __future__ import annotations

@@ -13,15 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.errors import SurefootError
 from surefoot.result import SolutionScore, StepScore
+from surefoot.reward import Reward, RewardResult
 from surefoot.solution import Solution, Step
 from surefoot.split import split
 
 if TYPE_CHECKING:
     from surefoot import evaluate
+    from surefoot.connect.source import compute_reward
     from surefoot.scorer import Scorer, load
 
 __version__ = "0.1.0"
-__all__ = ["Scorer", "Solution", "SolutionScore", "Step", "StepScore", "SurefootError", "evaluate", "load", "split"]
+__all__ = [
+    "Reward",
+    "RewardResult",
+    "Scorer",
+    "Solution",
+    "SolutionScore",
+    "Step",
+    "StepScore",
+    "SurefootError",
+    "compute_reward",
+    "evaluate",
+    "load",
+    "split",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,6 +44,10 @@ def __getattr__(name: str) -> Any:
         from surefoot import scorer
 
         return getattr(scorer, name)
+    if name == "compute_reward":
+        from surefoot.connect import source
+
+        return source.compute_reward
     if name == "evaluate":
         return import_module("surefoot.evaluate")
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

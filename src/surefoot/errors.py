@@ -36,3 +36,7 @@ class CacheError(SurefootError):
 
 class CalibrationError(SurefootError):
     """A calibration that cannot be read, or that was made for another model or scale."""
+
+
+class UnscoredError(SurefootError):
+    """A sample without a reward, in a trainer that has no way to pass over it."""

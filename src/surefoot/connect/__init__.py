@@ -1,0 +1,1 @@
+"""Surefoot beside its neighbours: one module a trainer."""

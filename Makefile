@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Small models gain nothing from threads: one worker a core, each with its own files.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test test-transformers-4 test-verl test-verifiers lint browser
@@ -11,7 +13,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.test browser
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # Tests of pages open them in Debian's chromium. Without it, and without CI in the environment, they are skipped.
 browser:
@@ -24,7 +26,7 @@ browser:
 
 # The same tests of loading and scoring on the older major version, which is put before the newer one on the path.
 test-transformers-4: $(VENV)/.transformers-4
-	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(BIN)/python -m pytest tests/test_weights.py tests/test_scorer.py tests/test_render.py tests/test_attention.py tests/test_session.py tests/promises
+	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(PYTEST) tests/test_weights.py tests/test_scorer.py tests/test_render.py tests/test_attention.py tests/test_session.py tests/promises
 
 # Rewards inside trainers whose requirements clash with ours. They are put before ours on the path, in folders of their
 # own, without what they only need for GPUs. Not a part of .ci/run: the folders take minutes to fill.

@@ -153,11 +153,17 @@ class Runner:
                 keys_values=keys_values,
                 **self._mask(pack, tokens, columns),
             ).last_hidden_state[0]
-            reads = self._tensor(np.searchsorted(pack.queries, pack.reads))
-            targets = self._tensor(pack.targets) if (pack.targets >= 0).any() else None
-            scores = self._read(states[reads].float(), targets).cpu()
+            scores = self._scores_at(pack, states)
         keep = self._tensor(np.where(pack.keep < pack.inherited, pack.keep, pack.keep - pack.inherited + columns))
         return scores, keys_values[:, :, :, keep]
+
+    def _scores_at(self, pack: Pack, states: Tensor) -> Tensor:
+        """What the head says at the pack's reads."""
+        if not len(pack.reads):
+            return torch.empty(0, device="cpu")
+        reads = self._tensor(np.searchsorted(pack.queries, pack.reads))
+        targets = self._tensor(pack.targets) if (pack.targets >= 0).any() else None
+        return self._read(states[reads].float(), targets).cpu()
 
     def _tensor(self, indices: Indices) -> Tensor:
         return torch.from_numpy(indices).to(self.device)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from surefoot.errors import InputError
+from surefoot.result import NATURAL_THRESHOLDS
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -30,6 +31,13 @@ class Scored:
 def name_of(scorer: Scorer | None, name: str | None) -> str:
     """What the result calls the model."""
     return name or (READY if scorer is None else scorer.name)
+
+
+def threshold_of(scorer: Scorer | None, threshold: float | None) -> float:
+    """The threshold given, or the natural one of the model's scale; ready-made scores are taken for probabilities."""
+    if threshold is not None:
+        return threshold
+    return NATURAL_THRESHOLDS["probability" if scorer is None else scorer.scale]
 
 
 def score_rows(

@@ -62,6 +62,12 @@ class Known:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the family that this model needs."""
 
+    @property
+    def parameters(self) -> int:
+        """About how many weights are loaded. Two models count twice, with their output layers."""
+        one = self.size.linear + self.size.embeddings
+        return 2 * (one + self.size.embeddings) if self.family == "implicit" else one
+
     def bytes(self, *, nf4: bool) -> float:
         """About how much memory the weights take, in bfloat16 or with linear layers in nf4. Two models count twice."""
         linear = self.size.linear * (NF4_BYTES if nf4 else 2)

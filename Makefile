@@ -15,7 +15,7 @@ test: $(VENV)/.test
 
 # The same tests of loading and scoring on the older major version, which is put before the newer one on the path.
 test-transformers-4: $(VENV)/.transformers-4
-	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(BIN)/python -m pytest tests/test_weights.py tests/test_scorer.py tests/test_render.py tests/test_attention.py tests/test_session.py tests/promises
+	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(BIN)/python -m pytest tests/test_weights.py tests/test_scorer.py tests/test_render.py tests/test_attention.py tests/test_session.py tests/family/test_families.py tests/promises
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

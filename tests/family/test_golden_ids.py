@@ -3,7 +3,6 @@ authors do it, and at the positions that they read."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import cache
 
@@ -15,6 +14,7 @@ from tokenizers import Tokenizer
 import vocabulary
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.family import FAMILIES, Family, TextEncoder, with_options
+from surefoot.family.encoder import _encoder
 from surefoot.family.fover import FIRST_TURN
 from surefoot.family.shepherd import QUESTION, STEPS
 from surefoot.family.turns import LLAMA_SYSTEM, QWEN_SYSTEM
@@ -33,7 +33,7 @@ word = st.text(st.sampled_from("ab12 .,+-=$()\\\n"), max_size=20).map(lambda tex
 
 @cache
 def encoder(name: str) -> TextEncoder:
-    return TextEncoder(json.loads(VOCABULARIES[name]()))
+    return _encoder(VOCABULARIES[name]())
 
 
 @cache

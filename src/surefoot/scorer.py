@@ -339,6 +339,8 @@ class Scorer:
             for name in self._encoder.lookalikes(text):
                 yield f"The {where} contains {name!r}. It was read as text, not as structure."
         for name in self.family.lookalikes:
+            if name.strip() and name in question:
+                yield f"The question contains {name!r}, which ends a step for this model. It was read as text."
             if any(name in step.text for step in solution.steps):
                 yield f"A step contains {name!r}, which ends a step for this model. It was read as text."
 

@@ -85,6 +85,21 @@ def test_its_own_fingerprint(base: Path, adapter: Path, tmp_path: Path) -> None:
     assert len(marks) == 3
 
 
+def test_a_head_that_was_trained_whole_is_taken_whole(base: Path, tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForTokenClassification
+
+    torch.manual_seed(1)
+    model = AutoModelForTokenClassification.from_pretrained(base, num_labels=2, dtype=torch.float32)
+    peft = get_peft_model(model, LoraConfig(task_type="TOKEN_CLS", target_modules=["q_proj"], init_lora_weights=False))
+    peft.save_pretrained(tmp_path / "prm")
+    scorer = surefoot.load(tmp_path / "prm", family="trl")
+    prompt = scorer.family.render(scorer._encoder, QUESTION, STEPS)
+    with torch.no_grad():
+        logits = peft.eval()(torch.tensor([prompt.ids])).logits[0, list(prompt.reads)]
+    assert scorer.score(QUESTION, STEPS).step_scores == pytest.approx(logits.softmax(-1)[:, 1].tolist(), abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

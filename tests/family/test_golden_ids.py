@@ -3,6 +3,7 @@ authors do it, and at the positions that they read."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 
@@ -70,6 +71,15 @@ def test_shepherd() -> None:
     assert list(prompt.ids[1:]) == vocabulary.mistral_pieces().encode(shepherd_text(QUESTION, STEPS))
     unlabelled = [step.split(": ", 1)[1] for step in STEPS]
     assert FAMILIES["shepherd"].render(encoder("mistral"), QUESTION, unlabelled) == prompt
+
+
+def test_newer_layouts_of_the_same_vocabulary_give_the_same_ids() -> None:
+    """Some repositories state Mistral's opening space as a pre-tokenizer and not as a normalizer."""
+    layout = json.loads(vocabulary.mistral_tokenizer_json())
+    layout["normalizer"] = None
+    layout["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+    prompt = FAMILIES["shepherd"].render(TextEncoder(layout), QUESTION, STEPS)
+    assert prompt == FAMILIES["shepherd"].render(encoder("mistral"), QUESTION, STEPS)
 
 
 def test_er_prm() -> None:

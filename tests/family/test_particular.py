@@ -82,6 +82,20 @@ def test_skywork_from_pickled_weights(tmp_path: Path) -> None:
     assert surefoot.load(folder).score(QUESTION, STEPS).step_scores == expected
 
 
+def test_a_session_reads_where_it_did_not_read_before(tmp_path: Path) -> None:
+    """The same ids, cut into steps in another way: one token has to be read that was only passed before."""
+    folder = make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path)
+    scorer = surefoot.load(folder)
+    together, apart = ["one\ntwo", "three"], ["one", "two", "three"]
+    session = scorer.session(QUESTION)
+    session.score([together])
+    before = session.computed_tokens
+    (found,) = session.score([apart])
+    assert found.step_scores == pytest.approx(scorer.score(QUESTION, apart).step_scores, abs=1e-5)
+    assert session.computed_tokens - before == 1
+    assert found.step_scores[1:] == pytest.approx(scorer.score(QUESTION, together).step_scores, abs=1e-5)
+
+
 def test_prefixes_of_one_solution_share_their_tokens(tmp_path: Path) -> None:
     scorer = surefoot.load(make("Universal-PRM-7B", tmp_path))
     steps = [f"Step number {number} is short." for number in range(6)]

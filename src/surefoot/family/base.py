@@ -128,7 +128,7 @@ def with_options(family: F, options: Mapping[str, Any]) -> F:
         wanted = known[name].type
         if not _fits(value, str(wanted)):
             raise OptionError(f"The option {name}={value!r} of the family {family.name!r} has to be {wanted}.")
-    return dataclasses.replace(family, **options)
+    return dataclasses.replace(family, **options) if options else family
 
 
 def _fits(value: Any, annotation: str) -> bool:

@@ -126,7 +126,7 @@ KNOWN: tuple[Known, ...] = (
     Known("ScalableMath/llemma-7b-prm-metamath-level-1to3-hf", "llemma", LLEMMA_7B),
     Known("ScalableMath/llemma-7b-oprm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
     Known("GAIR/ReasonEval-7B", "reasoneval", MISTRAL_7B),
-    Known("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B, options={"steps_open": False}),
+    Known("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B),
     Known("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768),
     Known("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B),
     Known("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B),

@@ -41,9 +41,11 @@ class Llemma(Family):
 
     def keep(self, encoder: TextEncoder, name: str, tensor: Tensor) -> Tensor:
         """The mean row: the mean of all logits is its product with the hidden state."""
-        rows = tensor.float()
-        mean = rows.mean(0)
-        if self.constant_head and (rows - mean).abs().max() > 1e-2 * rows.abs().max():
+        import torch
+
+        mean = tensor.mean(0, dtype=torch.float32)
+        low, high = tensor.amin(0).float(), tensor.amax(0).float()
+        if self.constant_head and (high - low).max() > 1e-2 * torch.maximum(high.abs(), low.abs()).max():
             raise CheckpointError(
                 f"The rows of {name} differ, so this looks like a language model and not like a Llemma PRM. If it is "
                 'one all the same, say so: family_options={"constant_head": False}.'

@@ -29,6 +29,7 @@ class TokenClassifier(Family):
     name = "trl"
     readout = "linear two-class head at the separator"
     architectures = ("Qwen2ForTokenClassification", "LlamaForTokenClassification", "MistralForTokenClassification")
+    unused_tensors = ("lm_head.",)  # of the base, under LoRA weights
 
     separator: str = "\n"
     margin: bool = False

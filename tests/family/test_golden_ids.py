@@ -84,7 +84,7 @@ def test_newer_layouts_of_the_same_vocabulary_give_the_same_ids() -> None:
 
 def test_er_prm() -> None:
     prompt = FAMILIES["er-prm"].render(encoder("llama"), QUESTION, STEPS)
-    check(prompt, joint("llama", "<|begin_of_text|>" + shepherd_text(QUESTION, STEPS, " ")), 116624, 4)
+    check(prompt, joint("llama", "<|begin_of_text|>" + shepherd_text(QUESTION, STEPS, "")), 116624, 4)
     assert [encoder("llama").word(word) for word in (" +", " -")] == [489, 482]
 
 
@@ -248,6 +248,7 @@ def test_implicit_asks_for_every_token_of_the_solution() -> None:
 
 JOINT: dict[str, tuple[str, Callable[[str, tuple[str, ...]], str]]] = {
     "shepherd": ("mistral", lambda q, s: "<s>" + shepherd_text(q, s)),
+    "er-prm": ("llama", lambda q, s: "<|begin_of_text|>" + shepherd_text(q, s, "")),
     "math-psa": ("qwen", lambda q, s: f"{q} " + " ".join(f"{step} \n\n\n\n\n" for step in s)),
     "versa": ("llama", lambda q, s: f"<|begin_of_text|>{q} \n\n" + "".join(f"{step} \n\n\n\n" for step in s)),
     "babelscape": (

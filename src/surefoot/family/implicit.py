@@ -28,8 +28,8 @@ from surefoot.result import Scale
 if TYPE_CHECKING:
     from torch import Tensor
 
-ROWS = 64
-"""Tokens whose logits over the vocabulary are in memory together."""
+ROWS, BLOCK = 1024, 8192
+"""So many tokens and so many words of the vocabulary have their logits in memory together."""
 READINGS = ("sum", "increment")
 
 
@@ -105,16 +105,12 @@ class Implicit(Family):
         raise NotImplementedError("an implicit PRM is asked for tokens")
 
     def read_targets(self, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor) -> Tensor:
-        """The log-probability of each target, a few rows at a time: logits over the vocabulary are large."""
+        """The log-probability of each target."""
         import torch
 
         (rows,) = head.values()
-        found = []
-        for start in range(0, len(hidden), ROWS):
-            logits = (hidden[start : start + ROWS].to(rows.dtype) @ rows.T).float()
-            wanted = logits.gather(1, targets[start : start + ROWS, None])[:, 0]
-            found.append(wanted - logits.logsumexp(1))
-        return torch.cat(found)
+        parts = range(0, len(hidden), ROWS)
+        return torch.cat([_log_probabilities(rows, hidden[at : at + ROWS], targets[at : at + ROWS]) for at in parts])
 
     def combine(self, prompt: Prompt, values: Tensor) -> list[StepValue]:
         """Sums of the differences, up to each step's end or over the step alone."""
@@ -123,3 +119,17 @@ class Implicit(Family):
         if self.reading == "sum":
             rewards = [sum(rewards[: number + 1]) for number in range(len(rewards))]
         return [StepValue(reward) for reward in rewards]
+
+
+def _log_probabilities(rows: Tensor, hidden: Tensor, targets: Tensor) -> Tensor:
+    """In float32 whatever the output layer is stored in, a block of the vocabulary at a time."""
+    import torch
+
+    total = hidden.new_full((len(hidden),), float("-inf"))
+    wanted = torch.empty_like(total)
+    for start in range(0, len(rows), BLOCK):
+        logits = hidden @ rows[start : start + BLOCK].float().T
+        total = torch.logaddexp(total, logits.logsumexp(1))
+        inside = (targets >= start) & (targets < start + BLOCK)
+        wanted[inside] = logits[inside].gather(1, (targets[inside] - start)[:, None])[:, 0]
+    return wanted - total

@@ -97,7 +97,7 @@ KNOWN: tuple[Known, ...] = (
     Known("jinachris/PURE-PRM-7B", "trl", QWEN_7B, options={"margin": True}),
     Known("jinachris/Qwen2.5-Math-7B-PRM800K", "trl", QWEN_7B, options={"margin": True}),
     Known("peiyi9979/math-shepherd-mistral-7b-prm", "shepherd", MISTRAL_7B, 4096),
-    Known("HanningZhang/Llama3.1-Math-PRM", "er-prm", LLAMA_8B),
+    Known("HanningZhang/Llama3.1-Math-PRM", "er-prm", LLAMA_8B, 1024),
     Known("openreasoner/Math-psa", "math-psa", QWEN_7B, 2048),
     Known("UW-Madison-Lee-Lab/VersaPRM", "versa", LLAMA_8B, 750),
     Known("UW-Madison-Lee-Lab/VersaPRM-Aug", "versa", LLAMA_8B, 750),

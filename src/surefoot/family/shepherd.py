@@ -51,10 +51,10 @@ class Shepherd(Tagged):
 
 @dataclass(frozen=True)
 class ERPRM(Shepherd):
-    """ER-PRM on Llama 3.1: a space behind the tag instead of the line break."""
+    """ER-PRM on Llama 3.1: nothing between the tag and the next step."""
 
     name = "er-prm"
     goldens = ()
 
-    before: str = " "
+    before: str = ""
     opening: str | None = "<|begin_of_text|>"

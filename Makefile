@@ -26,7 +26,7 @@ browser:
 
 # The same tests of loading and scoring on the older major version, which is put before the newer one on the path.
 test-transformers-4: $(VENV)/.transformers-4
-	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(PYTEST) tests/test_weights.py tests/test_scorer.py tests/test_render.py tests/test_attention.py tests/test_session.py tests/promises
+	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(PYTEST) tests/test_weights.py tests/test_scorer.py tests/test_render.py tests/test_attention.py tests/test_session.py tests/family/test_families.py tests/promises
 
 # Rewards inside trainers whose requirements clash with ours. They are put before ours on the path, in folders of their
 # own, without what they only need for GPUs. Not a part of .ci/run: the folders take minutes to fill.

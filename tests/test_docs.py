@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import surefoot
 from surefoot.cli import main
+from surefoot.family import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -18,12 +20,17 @@ HUB_ID = "Qwen/Qwen2.5-Math-PRM-7B"
 
 
 @pytest.fixture(autouse=True)
-def hub(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hub(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The hub's place is taken by the small checkpoint; all code behind the download is the real one."""
     import huggingface_hub
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *args, **options: str(checkpoint))
     monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path / "scores.sqlite"))
+    # One page adds a family, for itself alone.
+    before = dict(FAMILIES)
+    yield
+    FAMILIES.clear()
+    FAMILIES.update(before)
 
 
 def blocks(page: Path, language: str) -> list[str]:

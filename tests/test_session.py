@@ -52,14 +52,14 @@ def test_a_small_memory_forgets_and_stays_right(scorer: surefoot.Scorer, kept_to
         candidates = rng.sample(pool, 3)
         check(scorer, session, candidates)
         longest = max(scorer.score(QUESTION, steps).tokens for steps in candidates)
-        assert session._cache.slots_used <= max(kept_tokens, longest)
+        assert session._caches[0].slots_used <= max(kept_tokens, longest)
 
 
 def test_memory_is_reused(scorer: surefoot.Scorer) -> None:
     session = scorer.session(QUESTION, max_bytes=200 * scorer._runner.token_bytes)
     for number in range(60):
         session.score([[f"try number {number}"]])
-    assert session._cache._store.shape[3] == 200
+    assert session._caches[0]._store.shape[3] == 200
 
 
 def test_the_branch_used_longest_ago_goes_first(scorer: surefoot.Scorer) -> None:

@@ -21,6 +21,7 @@ import surefoot
 from surefoot.calibration import Calibration
 from surefoot.cli_calibrate import add_calibrate
 from surefoot.cli_eval import add_calibration_options, add_eval
+from surefoot.cli_models import add_models
 from surefoot.errors import InputError, SurefootError
 from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
@@ -28,6 +29,7 @@ from surefoot.train.command import add_train_command
 
 if TYPE_CHECKING:
     from surefoot import Scorer, SolutionScore
+    from surefoot.check import Comparison
 
 DONE, UNSCORED, WRONG_CALL = 0, 1, 2
 
@@ -63,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     score.add_argument("--solution", metavar="TEXT", help="its solution; - reads it from standard input")
     score.add_argument("--split", choices=SPLIT_RULES, default="auto", help="how the steps of a text are found")
     score.add_argument("--no-closing", action="store_true", help="do not make the final answer a step of its own")
-    score.add_argument("--threshold", type=float, default=0.5, metavar="T", help="a step is right above it (0.5)")
+    score.add_argument("--threshold", type=float, metavar="T", help=THRESHOLD)
     score.add_argument("--json", action="store_true", help="one JSON object a line, in the order of the input")
     add_calibration_options(score)
     _add_model_options(score)
@@ -79,9 +81,11 @@ def _parser() -> argparse.ArgumentParser:
     add_eval(commands, _add_model_options, _load)
     add_calibrate(commands, _add_model_options, _load)
     add_train_command(commands)
+    add_models(commands)
     return parser
 
 
+THRESHOLD = "a step is right above it (0.5; 0 for a model whose scores are no probabilities)"
 SCORE = (
     "Scores every step. Give --question and --solution, or a JSONL file whose objects have `question` and either "
     "`steps` (a list) or `solution` (text). Results come in the order of the input."
@@ -95,6 +99,18 @@ def _add_model_options(parser: argparse.ArgumentParser, *, positional: bool = Fa
     else:
         parser.add_argument("--model", required=required, help=about)
     parser.add_argument("--revision", help="branch, tag or commit on the hub")
+    parser.add_argument("--family", metavar="NAME", help="how the model is asked, where its name does not tell")
+    parser.add_argument(
+        "--family-option",
+        action="append",
+        default=[],
+        type=_option,
+        metavar="NAME=VALUE",
+        help="change an option of it",
+    )
+    parser.add_argument(
+        "--base", metavar="MODEL", help="the model that LoRA weights belong to, if not the one they name"
+    )
     parser.add_argument("--quantize", choices=("nf4", "int8"), help="linear layers in 4 bits, or in 8 (CPU only)")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
@@ -104,10 +120,24 @@ def _add_model_options(parser: argparse.ArgumentParser, *, positional: bool = Fa
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is loaded")
 
 
+def _option(text: str) -> tuple[str, Any]:
+    """`name=value`; the value is JSON where it can be read as such, else text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
 def _load(options: argparse.Namespace) -> Scorer:
     return surefoot.load(
         options.model,
         revision=options.revision,
+        family=options.family,
+        family_options=dict(options.family_option),
+        base=options.base,
         quantize=options.quantize,
         dtype=options.dtype,
         device=options.device,
@@ -230,17 +260,23 @@ def _check(options: argparse.Namespace) -> int:
     scorer = _load(options)
     report = check(scorer, options.name)
     print(f"{scorer.name}: every expected tensor is there; family {scorer.family.name}, {scorer.max_tokens} tokens.")
-    published = report.golden.scores if report.golden else (None,) * len(report.example.steps)
+    for comparison in report.comparisons:
+        _print_comparison(comparison)
+    return DONE if report.passed else UNSCORED
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    example, golden = comparison.example, comparison.golden
+    published = golden.scores if golden else (None,) * len(example.steps)
     print(f"{'step':>4}  {'score':>8}  {'published':>9}")
-    for number, (step, wanted) in enumerate(zip(report.example.steps, published, strict=True), start=1):
+    for number, (step, wanted) in enumerate(zip(example.steps, published, strict=True), start=1):
         score = step.status if step.score is None else format(step.score, ".4f")
         print(f"{number:>4}  {score:>8}  {'-' if wanted is None else format(wanted, '.4f'):>9}")
-    if report.golden is None:
+    if golden is None:
         print("No published scores are known for this model name; it was loaded and run, not compared.")
     else:
-        verdict = "agree" if report.passed else "DO NOT AGREE"
-        print(f"The scores {verdict} within {report.golden.tolerance} ({report.golden.source}).")
-    return DONE if report.passed else UNSCORED
+        verdict = "agree" if comparison.passed else "DO NOT AGREE"
+        print(f"The scores {verdict} within {golden.tolerance} ({golden.source}).")
 
 
 if __name__ == "__main__":

@@ -33,13 +33,13 @@ def add_eval(commands: Any, add_model_options: AddModelOptions, load: Load) -> N
     process = benchmarks.add_parser("processbench", help="is the first wrong step found?")
     process.add_argument("--data", default="Qwen/ProcessBench", metavar="PLACE", help=DATA)
     process.add_argument("--split", action="append", metavar="NAME", help="only this split; may be repeated")
-    process.add_argument("--threshold", type=float, default=0.5, metavar="T", help="a step is right above it (0.5)")
+    process.add_argument("--threshold", type=float, metavar="T", help="a step is right above it (0.5)")
     process.add_argument("--tune-on", metavar="SPLIT", help="use the threshold with the highest F1 on this split")
     process.set_defaults(run=_run, load=load, measure=_processbench)
 
     steps = benchmarks.add_parser("prmbench", help="are wrong steps told from right ones?")
     steps.add_argument("--data", default="hitsmy/PRMBench_Preview", metavar="PLACE", help=DATA)
-    steps.add_argument("--threshold", type=float, default=0.5, metavar="T", help="a step is right above it (0.5)")
+    steps.add_argument("--threshold", type=float, metavar="T", help="a step is right above it (0.5)")
     steps.set_defaults(run=_run, load=load, measure=_prmbench)
 
     best = benchmarks.add_parser("best-of-n", help="is the solution right that the model picks?")

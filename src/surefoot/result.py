@@ -25,10 +25,13 @@ Scale = Literal["probability", "margin", "log_ratio"]
 """What a score is: a probability between 0 and 1, a difference of two of them between -1 and 1, or a log-ratio of two
 models without bounds."""
 
+NATURAL_THRESHOLDS: dict[Scale, float] = {"probability": 0.5, "margin": 0.0, "log_ratio": 0.0}
+"""Above it a step is right, unless another threshold is given."""
+
 
 @dataclass(frozen=True)
 class StepScore:
-    """One step, with the probability that it is right."""
+    """One step, with its score: on most models' scale the probability that it is right."""
 
     text: str
     start: int
@@ -40,6 +43,8 @@ class StepScore:
     kind: StepKind = "body"
     raw: float | None = None
     """What the model gave, where a calibration made another score of it; None where nothing was changed."""
+    spread: float | None = None
+    """How far apart the heads of an ensemble are, as a standard deviation; None for models with one head."""
 
 
 @dataclass(frozen=True)
@@ -100,23 +105,28 @@ class SolutionScore:
 
     @property
     def product(self) -> float | None:
-        """See `aggregate.product`."""
-        return aggregate.product(self.step_scores)
+        """See `aggregate.product`. None for scores that are no probabilities."""
+        return aggregate.product(self.step_scores) if self.scale == "probability" else None
 
     @property
     def geometric_mean(self) -> float | None:
-        """See `aggregate.geometric_mean`."""
-        return aggregate.geometric_mean(self.step_scores)
+        """See `aggregate.geometric_mean`. None for scores that are no probabilities."""
+        return aggregate.geometric_mean(self.step_scores) if self.scale == "probability" else None
 
-    def first_error(self, threshold: float = 0.5) -> int | None:
-        """See `aggregate.first_error`."""
-        return aggregate.first_error(self.step_scores, threshold)
+    @property
+    def natural_threshold(self) -> float:
+        """Above it a step is right: 0.5 for probabilities, 0 for margins and log-ratios."""
+        return NATURAL_THRESHOLDS[self.scale]
 
-    def correct_prefix(self, threshold: float = 0.5) -> float | None:
-        """See `aggregate.correct_prefix`."""
-        return aggregate.correct_prefix(self.step_scores, threshold)
+    def first_error(self, threshold: float | None = None) -> int | None:
+        """See `aggregate.first_error`. Without a threshold the natural one of the scale is used."""
+        return aggregate.first_error(self.step_scores, self.natural_threshold if threshold is None else threshold)
 
-    def to_dict(self, threshold: float = 0.5) -> dict[str, Any]:
+    def correct_prefix(self, threshold: float | None = None) -> float | None:
+        """See `aggregate.correct_prefix`. Without a threshold the natural one of the scale is used."""
+        return aggregate.correct_prefix(self.step_scores, self.natural_threshold if threshold is None else threshold)
+
+    def to_dict(self, threshold: float | None = None) -> dict[str, Any]:
         """Everything, aggregations included, as plain data that JSON can hold. A step is right above `threshold`."""
         return {
             "status": self.status,
@@ -142,7 +152,7 @@ class SolutionScore:
             "calibration": self.calibration,
         }
 
-    def to_json(self, threshold: float = 0.5) -> str:
+    def to_json(self, threshold: float | None = None) -> str:
         """One line of JSON."""
         return json.dumps(self.to_dict(threshold), ensure_ascii=False)
 

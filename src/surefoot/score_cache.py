@@ -95,26 +95,30 @@ class ScoreCache:
             (count,) = self._connection.execute("SELECT count(*) FROM scores").fetchone()
         return int(count)
 
-    def wrap(self, fingerprint: str, scores: Scores) -> Scores:
-        """The function `scores` of the model with this fingerprint, asked only for what is not stored yet."""
+    def wrap(self, fingerprint: str, scores: Scores, width: int = 1) -> Scores:
+        """The function `scores` of the model with this fingerprint, asked only for what is not stored yet.
+
+        It gives `width` numbers a read.
+        """
 
         def remembered(prompts: Sequence[Prompt]) -> list[torch.Tensor]:
             import torch
 
             keys = [_key(fingerprint, prompt) for prompt in prompts]
             wanted = dict(zip(keys, prompts, strict=True))
-            known = self._find(wanted)
+            known = self._find(wanted, width)
             missing = [(key, prompt) for key, prompt in wanted.items() if key not in known]
             self.hits += len(prompts) - len(missing)
             self.misses += len(missing)
             for start in range(0, len(missing), WRITE_EVERY):
                 some = missing[start : start + WRITE_EVERY]
                 rows = scores([prompt for _, prompt in some])
-                fresh = {key: array("f", row.tolist()) for (key, _), row in zip(some, rows, strict=True)}
+                fresh = {key: array("f", row.flatten().tolist()) for (key, _), row in zip(some, rows, strict=True)}
                 # What is not finite is no score. It is given back, and computed again when it is asked for again.
                 self._write({key: row for key, row in fresh.items() if all(map(isfinite, row))})
                 known |= fresh
-            return [torch.tensor(known[key], dtype=torch.float32) for key in keys]
+            found = [torch.tensor(known[key], dtype=torch.float32) for key in keys]
+            return found if width == 1 else [row.view(len(row) // width, width) for row in found]
 
         return remembered
 
@@ -148,7 +152,7 @@ class ScoreCache:
                     raise
                 time.sleep(0.02)
 
-    def _find(self, wanted: Mapping[bytes, Prompt]) -> dict[bytes, array[float]]:
+    def _find(self, wanted: Mapping[bytes, Prompt], width: int) -> dict[bytes, array[float]]:
         found: dict[bytes, array[float]] = {}
         keys = list(wanted)
         for start in range(0, len(keys), _ASK_AT_ONCE):
@@ -157,7 +161,7 @@ class ScoreCache:
             with self._named_errors():
                 rows = self._connection.execute(query, some).fetchall()
             for key, row in rows:
-                if len(row) != len(wanted[key].reads) * array("f").itemsize:
+                if len(row) != len(wanted[key].reads) * width * array("f").itemsize:
                     raise CacheError(f"The score cache {self.place} is damaged: an entry is cut. Delete the file.")
                 found[key] = array("f", row)
         return found
@@ -200,4 +204,5 @@ def _key(fingerprint: str, prompt: Prompt) -> bytes:
     digest = sha256(f"{SCORES_VERSION} {fingerprint} {len(prompt.ids)} {len(prompt.reads)} ".encode())
     digest.update(array("q", prompt.ids).tobytes())
     digest.update(array("q", prompt.reads).tobytes())
+    digest.update(array("q", prompt.targets).tobytes())
     return digest.digest()

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from surefoot.calibration import Calibration
@@ -27,10 +30,10 @@ from surefoot.engine.machine import choose_device, choose_dtype
 from surefoot.engine.quantize import QUANTIZATIONS, Quantization, require
 from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
-from surefoot.errors import InputError, MissingDependencyError, OptionError
-from surefoot.family import Family, TextEncoder, find_family
+from surefoot.errors import CheckpointError, InputError, MissingDependencyError, OptionError
+from surefoot.family import Family, StepValue, TextEncoder, find_family
 from surefoot.prompt import Prompt
-from surefoot.result import NO_STEPS, SolutionScore, StepScore, StepStatus
+from surefoot.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
 from surefoot.score_cache import ScoreCache, Scores
 from surefoot.solution import Solution
 from surefoot.split import split as split_solution
@@ -54,12 +57,16 @@ def load(
     compile: bool | Literal["auto"] = "auto",
     revision: str | None = None,
     family: str | None = None,
+    family_options: Mapping[str, Any] | None = None,
+    base: str | Path | None = None,
     max_tokens: int | None = None,
     calibration: str | Path | Calibration | None = None,
 ) -> Scorer:
     """Loads a PRM once; the scorer can then be called as often as needed.
 
-    `model` is a folder or a hub id. `max_tokens` lowers the limit on a prompt's length, which is the model's context.
+    `model` is a folder or a hub id. Its family is known by the name or by config.json; where it is not, `family` names
+    it. `family_options` change how the family is asked and read. `base` is the model that LoRA weights belong to, if
+    not the one that they name. `max_tokens` lowers the limit on a prompt's length, which is the model's context.
     `quantize_fallback` loads the model unquantised, with a warning, where the quantisation cannot be done. `compile`
     compiles the forward pass: "auto" does so for long jobs in half precision on the CPU, where it wins most.
     `calibration`, a file of `surefoot calibrate` or what is in it, is applied to every step score.
@@ -85,42 +92,62 @@ def load(
             quantize = None
     number = choose_dtype(dtype, where)
     how = choose_attention(attention, where, number)
-    checkpoint = open_checkpoint(model, revision)
-    kind = find_family(checkpoint.config.get("architectures") or [], family)
-    name = str(model)
-    mark = fingerprint(checkpoint, family=kind.name, dtype=str(number), quantize=quantize or "none")
+    checkpoint = open_checkpoint(model, revision, base)
+    kind = find_family(checkpoint.config.get("architectures") or [], family, model=str(model), options=family_options)
+    opened = [checkpoint]
+    if kind.second_model is not None:
+        opened.append(open_checkpoint(kind.second_model))
+        if opened[1].config.get("vocab_size") != checkpoint.config.get("vocab_size"):
+            raise CheckpointError(
+                f"{kind.second_model} has another vocabulary than {model}, so the two cannot be compared."
+            )
+    # The family's options are part of what is computed: which words are read, and how.
+    loaded = {"family": repr(kind), "dtype": str(number), "quantize": quantize or "none"}
+    marks = [fingerprint(each, **loaded) for each in opened]
+    mark = marks[0] if len(marks) == 1 else sha256(" ".join(marks).encode()).hexdigest()
     if calibration is not None:
-        calibration.check(name, mark)
-    weights = load_weights(
-        checkpoint,
-        prefix=kind.backbone_prefix,
-        head_shapes=kind.head_shapes(checkpoint.setting("hidden_size")),
-        unused=kind.unused_tensors,
-        dtype=number,
-        device=where,
-        attention=how,
-        quantize=quantize,
-    )
-    logger.info(
-        "Loaded %s: family %s, %s, quantisation %s, attention %s, on %s, %.2f GB of weights.",
-        name,
-        kind.name,
-        str(number).removeprefix("torch."),
-        quantize or "none",
-        how,
-        where,
-        weights.bytes / 1e9,
-    )
-    runner = Runner(
-        weights.backbone,
-        partial(kind.read, weights.head),
-        device=where,
-        dtype=number,
-        attention_name=how,
-        compile=False if quantize == "int8" else compile,
-    )
-    limit = min(weights.context, max_tokens or weights.context)
-    return Scorer(name, kind, TextEncoder.from_folder(checkpoint.folder), runner, limit, mark, calibration)
+        calibration.check(str(model), mark)
+    runners, limit = [], max_tokens or sys.maxsize
+    for each in opened:
+        weights = load_weights(
+            each,
+            prefix=kind.backbone_prefix,
+            head_shapes=kind.head_shapes(each.config),
+            unused=kind.unused_tensors,
+            dtype=number,
+            device=where,
+            attention=how,
+            quantize=quantize,
+            # The tokenizer takes a second to build: a checkpoint that does not fit is refused before.
+            keep=lambda name, tensor: kind.keep(TextEncoder.from_folder(*checkpoint.tokenizer_folders), name, tensor),
+            head_dtype=number if kind.head_in_model_dtype else torch.float32,
+        )
+        logger.info(
+            "Loaded %s: family %s, %s, quantisation %s, attention %s, on %s, %.2f GB of weights.",
+            model if each is checkpoint else kind.second_model,
+            kind.name,
+            str(number).removeprefix("torch."),
+            quantize or "none",
+            how,
+            where,
+            weights.bytes / 1e9,
+        )
+        runner = Runner(
+            weights.backbone,
+            partial(_read, kind, weights.head),
+            device=where,
+            dtype=number,
+            attention_name=how,
+            compile=False if quantize == "int8" else compile,
+        )
+        runners.append(runner)
+        limit = min(limit, weights.context)
+    encoder = TextEncoder.from_folder(*checkpoint.tokenizer_folders)
+    return Scorer(str(model), kind, encoder, runners, limit, mark, calibration)
+
+
+def _read(family: Family, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor | None) -> Tensor:
+    return family.read(head, hidden) if targets is None else family.read_targets(head, hidden, targets)
 
 
 @dataclass(frozen=True)
@@ -128,9 +155,14 @@ class _Job:
     """One solution on its way: what was asked, and the part of it that the model can read."""
 
     solution: Solution
-    prompt: Prompt
-    readable: Prompt
+    prompts: tuple[Prompt, ...]
+    readable: tuple[Prompt, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def tokens(self) -> int:
+        """The longest prompt's: several prompts of one solution share the rest."""
+        return max(len(prompt.ids) for prompt in self.readable)
 
 
 class Scorer:
@@ -141,7 +173,7 @@ class Scorer:
         name: str,
         family: Family,
         encoder: TextEncoder,
-        runner: Runner,
+        runners: Sequence[Runner],
         limit: int,
         fingerprint: str,
         calibration: Calibration | None = None,
@@ -154,7 +186,14 @@ class Scorer:
         self.calibration = calibration
         """What is applied to every step score, or None: scores are as the model gives them."""
         self._encoder = encoder
-        self._runner = runner
+        self._runners = tuple(runners)
+        """One, or two where the family compares two models."""
+        self._runner = self._runners[0]
+
+    @property
+    def scale(self) -> Scale:
+        """What this model's scores are: `probability`, `margin` or `log_ratio`."""
+        return self.family.scale
 
     def score(
         self,
@@ -236,7 +275,8 @@ class Scorer:
 
         if not isinstance(question, str):
             raise InputError(f"The question is {type(question).__name__}, not a string.")
-        return Session(self, question, TreeCache(self._runner, max_bytes), split=split, system=system)
+        caches = [TreeCache(runner, max_bytes // len(self._runners)) for runner in self._runners]
+        return Session(self, question, caches, split=split, system=system)
 
     def score_with(
         self,
@@ -263,23 +303,28 @@ class Scorer:
                     raise
                 jobs.append(error)
         good = [job for job in jobs if isinstance(job, _Job)]
-        values = scores([job.readable for job in good])
-        per_token = (time.perf_counter() - started) / max(1, sum(len(job.readable.ids) for job in good))
-        results = iter(
-            [
-                self._result(job, row.tolist(), seconds=per_token * len(job.readable.ids))
-                for job, row in zip(good, values, strict=True)
-            ]
-        )
+        rows = iter(scores([prompt for job in good for prompt in job.readable]))
+        per_token = (time.perf_counter() - started) / max(1, sum(job.tokens for job in good))
+        scored = []
+        for job in good:
+            values = [value for prompt in job.readable for value in self.family.combine(prompt, next(rows))]
+            scored.append(self._result(job, values, seconds=per_token * job.tokens))
+        results = iter(scored)
         found = [
-            next(results) if isinstance(job, _Job) else SolutionScore((), self.name, reason=str(job)) for job in jobs
+            next(results) if isinstance(job, _Job) else SolutionScore((), self.name, reason=str(job), scale=self.scale)
+            for job in jobs
         ]
         # Behind the score cache, which holds what the model gave.
         return found if self.calibration is None else [self.calibration.apply(result) for result in found]
 
     def _scores(self, bar: _Progress, cache: ScoreCache | None) -> Scores:
-        scores = partial(self._runner.scores, done=bar.update)
-        return scores if cache is None else cache.wrap(self.fingerprint, scores)
+        # With several prompts a solution, or several models a prompt, the bar moves when a window is done.
+        simple = len(self._runners) == 1 and type(self.family).prompts is Family.prompts
+        scores = partial(self._runner.scores, done=bar.update) if simple else self._side_by_side
+        return scores if cache is None else cache.wrap(self.fingerprint, scores, self.family.width)
+
+    def _side_by_side(self, prompts: Sequence[Prompt]) -> Sequence[Tensor]:
+        return side_by_side([runner.scores(prompts) for runner in self._runners])
 
     def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> _Job:
         if not isinstance(item, tuple | list) or len(item) != 2:
@@ -298,19 +343,26 @@ class Scorer:
                     'where the text was made, or drop it: text.encode("utf-8", "ignore").decode().'
                 )
         texts = [step.text for step in solution.steps]
-        prompt = self.family.render(self._encoder, question, texts, system)
-        return _Job(solution, prompt, prompt.cut(self.max_tokens), tuple(self._warnings(question, solution)))
+        prompts = self.family.prompts(self._encoder, question, texts, system)
+        readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)
+        return _Job(solution, prompts, readable, tuple(self._warnings(question, solution)))
 
     def _warnings(self, question: str, solution: Solution) -> Iterable[str]:
         for where, text in (("question", question), ("solution", solution.text)):
             for name in self._encoder.lookalikes(text):
                 yield f"The {where} contains {name!r}. It was read as text, not as structure."
+        for name in self.family.lookalikes:
+            if name.strip() and name in question:
+                yield f"The question contains {name!r}, which ends a step for this model. It was read as text."
+            if any(name in step.text for step in solution.steps):
+                yield f"A step contains {name!r}, which ends a step for this model. It was read as text."
 
-    def _result(self, job: _Job, values: list[float], seconds: float) -> SolutionScore:
+    def _result(self, job: _Job, values: list[StepValue], seconds: float) -> SolutionScore:
         steps = []
         for number, step in enumerate(job.solution.steps):
             value, status = self._status(values, number)
-            steps.append(StepScore(step.text, step.start, step.end, value, status, step.index, step.kind))
+            spread = None if value is None else values[number].spread
+            steps.append(StepScore(step.text, step.start, step.end, value, status, step.index, step.kind, spread))
         return SolutionScore(
             steps=tuple(steps),
             model=self.name,
@@ -320,28 +372,38 @@ class Scorer:
             outside=job.solution.outside,
             empty_steps=job.solution.empty_steps,
             split=job.solution.rule,
-            tokens=len(job.readable.ids),
+            tokens=job.tokens,
             seconds=seconds,
+            scale=self.scale,
         )
 
     @staticmethod
-    def _status(values: list[float], number: int) -> tuple[float | None, StepStatus]:
+    def _status(values: list[StepValue], number: int) -> tuple[float | None, StepStatus]:
         if number >= len(values):
             return None, "over_length"
-        return (values[number], "scored") if math.isfinite(values[number]) else (None, "not_finite")
+        score = values[number].score
+        return (score, "scored") if math.isfinite(score) else (None, "not_finite")
 
     def _reason(self, job: _Job, steps: list[StepScore]) -> str | None:
         if not steps:
             return NO_STEPS
         statuses = {step.status for step in steps}
-        if job.prompt.prefix >= self.max_tokens:
-            return f"The question alone takes {job.prompt.prefix} tokens; the limit is {self.max_tokens}."
+        prefix = job.prompts[0].prefix
+        if prefix >= self.max_tokens:
+            return f"The question alone takes {prefix} tokens; the limit is {self.max_tokens}."
         if "over_length" in statuses:
             late = sum(step.status == "over_length" for step in steps)
             return f"{late} of {len(steps)} steps end past the limit of {self.max_tokens} tokens."
         if "not_finite" in statuses:
             return "The model gave a score that is not a finite number."
         return None
+
+
+def side_by_side(columns: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """The numbers that several models give for the same prompts, as columns; those of one model as they are."""
+    if len(columns) == 1:
+        return list(columns[0])
+    return [torch.stack(rows, -1) for rows in zip(*columns, strict=True)]
 
 
 class _Progress:

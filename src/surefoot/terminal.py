@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import TextIO
 
-from surefoot.result import SolutionScore, StepScore
+from surefoot.result import Scale, SolutionScore, StepScore
 
 BAR = 10
 GREEN, YELLOW, RED, GREY, BOLD = "32", "33", "31", "90", "1"
@@ -27,12 +27,15 @@ def paint(text: str, code: str, colour: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
 
-def show(result: SolutionScore, *, threshold: float = 0.5, colour: bool = False, width: int | None = None) -> str:
-    """The whole result as lines of text."""
+def show(
+    result: SolutionScore, *, threshold: float | None = None, colour: bool = False, width: int | None = None
+) -> str:
+    """The whole result as lines of text. Without a threshold the natural one of the scale is used."""
+    threshold = result.natural_threshold if threshold is None else threshold
     width = width or shutil.get_terminal_size((100, 24)).columns
     error = result.first_error(threshold)
     lines = [
-        _step_line(number, step, wrong=number == error, threshold=threshold, colour=colour, width=width)
+        _step_line(number, step, result.scale, wrong=number == error, threshold=threshold, colour=colour, width=width)
         for number, step in enumerate(result.steps)
     ]
     lines.append(_summary(result, threshold, colour))
@@ -40,14 +43,22 @@ def show(result: SolutionScore, *, threshold: float = 0.5, colour: bool = False,
     return "\n".join(lines)
 
 
-def _step_line(number: int, step: StepScore, *, wrong: bool, threshold: float, colour: bool, width: int) -> str:
+def _step_line(
+    number: int, step: StepScore, scale: Scale, *, wrong: bool, threshold: float, colour: bool, width: int
+) -> str:
     mark = "✗" if wrong else " "
     if step.score is None:
         gauge, shade = f"{step.status:<{BAR + 6}}", GREY
+    elif scale == "log_ratio":
+        # Without bounds there is no bar, and nothing between wrong and right.
+        gauge, shade = f"{step.score:>{BAR + 6}.6f}", RED if step.score <= threshold else GREEN
     else:
-        filled = round(step.score * BAR)
+        share = (step.score + 1) / 2 if scale == "margin" else step.score
+        filled = round(min(max(share, 0.0), 1.0) * BAR)
         gauge = f"{'█' * filled}{'·' * (BAR - filled)} {step.score:.3f}"
         shade = RED if step.score <= threshold else YELLOW if step.score <= (1 + threshold) / 2 else GREEN
+    if step.spread is not None:
+        gauge += f" ±{step.spread:.3f}"
     head = f"{number + 1:>3} {mark} {gauge}  "
     # What a model wrote may hold escape codes; they are shown as a dot and never reach the terminal.
     text = "".join(char if char.isprintable() else "·" for char in " ".join(step.text.split()))
@@ -62,8 +73,9 @@ def _summary(result: SolutionScore, threshold: float, colour: bool) -> str:
         "mean": result.mean,
         "min": result.min,
         "final": result.final,
-        "product": result.product,
     }
+    if result.scale == "probability":
+        numbers["product"] = result.product
     parts = [f"{name} {'none' if value is None else format(value, '.3f')}" for name, value in numbers.items()]
     error = result.first_error(threshold)
     if error is None:

@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import surefoot
 from surefoot.errors import CheckpointError
@@ -16,8 +18,8 @@ class Trap:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return (Path.write_text, (str(self.path), "pickle ran"))
+    def __reduce__(self) -> tuple[object, tuple[Path, str]]:
+        return (Path.write_text, (self.path, "pickle ran"))
 
 
 def test_code_in_the_repository_is_not_imported(checkpoint: Path, tmp_path: Path) -> None:
@@ -29,11 +31,21 @@ def test_code_in_the_repository_is_not_imported(checkpoint: Path, tmp_path: Path
     assert not (tmp_path / "ran").exists()
 
 
-def test_pickles_in_the_repository_are_not_opened(checkpoint: Path, tmp_path: Path) -> None:
+def test_pickles_that_hold_code_are_refused(checkpoint: Path, tmp_path: Path) -> None:
+    """Beside safetensors a pickle is not opened at all; alone it may hold tensors and nothing else."""
     folder = shutil.copytree(checkpoint, tmp_path / "trapped")
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Trap(tmp_path / "ran")))
+    weights = folder / "pytorch_model.bin"
+    trap = Trap(tmp_path / "ran")
+    weights.write_bytes(pickle.dumps(trap))
     assert surefoot.load(folder).score("q", ["s"]).status == "scored"
+    tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="Pickled weights are not loaded"):
+    with pytest.raises(CheckpointError, match="pytorch_model.bin"):
+        surefoot.load(folder)
+    torch.save({**tensors, "more": trap}, weights)
+    with pytest.raises(CheckpointError, match="loading it would run code: it is refused"):
         surefoot.load(folder)
     assert not (tmp_path / "ran").exists()
+    # The trap is real: an unguarded load would have sprung it.
+    torch.load(weights, weights_only=False)
+    assert (tmp_path / "ran").exists()

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.engine.pack import Indices, Pack, Trie, build_trie
+from surefoot.engine.pack import Indices, Pack, Trie, as_asks, build_trie, from_asks
 from surefoot.engine.runner import Runner
 from surefoot.prompt import Prompt
 
@@ -33,6 +33,7 @@ class TreeCache:
         self._runner = runner
         self._capacity = max(1, max_bytes // runner.token_bytes)
         self._store = runner.new_buffer(0)
+        # By slot and target, as one number.
         self._scores: dict[int, Tensor] = {}
         # Remembered prompts, the one used longest ago first, with the slot of each of their tokens.
         self._slots: dict[tuple[int, ...], Indices] = {}
@@ -54,9 +55,12 @@ class TreeCache:
             for ids, path in zip(remembered, trie.reads, strict=False):
                 slot_of[path] = self._slots[ids]
             paths = trie.reads[len(remembered) :]
-            wanted = [path[list(prompt.reads)] for prompt, path in zip(prompts, paths, strict=True)]
-            self._compute(trie, paths, np.concatenate([NONE, *wanted]), slot_of)
-            found = [self._gather(slot_of[tokens]) for tokens in wanted]
+            wanted = [
+                as_asks(path[list(prompt.reads)], np.array(prompt.targets or [-1] * len(prompt.reads), np.int64))
+                for prompt, path in zip(prompts, paths, strict=True)
+            ]
+            self._compute(trie, paths, np.unique(np.concatenate([NONE, *wanted])), slot_of)
+            found = [self._gather(self._keys(asks, slot_of)) for asks in wanted]
             self._remember({prompt.ids: slot_of[path] for prompt, path in zip(prompts, paths, strict=True)})
             if any(not row.isfinite().all() for row in found):
                 # What is not finite spreads to its neighbours in the store; the runner tells them apart.
@@ -64,21 +68,32 @@ class TreeCache:
                 return self._runner.scores(prompts)
             return found
 
-    def _gather(self, slots: Indices) -> Tensor:
-        return torch.stack([self._scores[slot] for slot in slots.tolist()]) if len(slots) else torch.empty(0)
+    def _gather(self, keys: Indices) -> Tensor:
+        return torch.stack([self._scores[key] for key in keys.tolist()]) if len(keys) else torch.empty(0)
+
+    @staticmethod
+    def _keys(asks: Indices, slot_of: Indices) -> Indices:
+        tokens, targets = from_asks(asks)
+        return as_asks(slot_of[tokens], targets)
 
     def _compute(self, trie: Trie, paths: list[Indices], wanted: Indices, slot_of: Indices) -> None:
-        """Computes the tokens that have no slot yet, and gives them slots."""
+        """Computes the tokens that have no slot yet, and gives them slots.
+
+        A token that has one is computed again where something is wanted of it that was not read the first time.
+        """
         asked = np.unique(np.concatenate([NONE, *paths]))
-        tokens = asked[slot_of[asked] < 0]
-        self._make_room(len(tokens), slot_of[asked])
+        places, targets = from_asks(wanted)
+        unread = [key not in self._scores for key in self._keys(wanted, slot_of).tolist()]
+        tokens = np.union1d(asked[slot_of[asked] < 0], places[np.array(unread, bool)])
+        self._make_room(int((slot_of[tokens] < 0).sum()), slot_of[asked])
         while len(tokens):
             # Equal shares: a full pack with a tiny one behind it would take longer.
             queries = tokens[: -(-len(tokens) // -(-len(tokens) // self._runner.budget))]
             near = np.unique(np.concatenate([path for path in paths if np.isin(queries, path).any()]))
             # An ancestor of a query either is a query itself or has its slot already, for it comes first.
-            inherited = near[slot_of[near] >= 0]
+            inherited = np.setdiff1d(near[slot_of[near] >= 0], queries, assume_unique=True)
             keys = np.concatenate([inherited, queries])
+            own_asks = np.isin(places, queries)
             pack = Pack(
                 ids=trie.ids[queries],
                 positions=trie.positions[queries],
@@ -86,15 +101,17 @@ class TreeCache:
                 ends=trie.ends[keys],
                 inherited=len(inherited),
                 keep=np.arange(len(inherited), len(keys)),
-                reads=np.intersect1d(queries, wanted),
+                reads=places[own_asks],
+                targets=targets[own_asks],
             )
             ran = self._runner.run(pack, self._store[:, :, :, self._index(slot_of[inherited])])
             if ran is None:
                 continue
             scores, own = ran
-            slot_of[queries] = self._free_slots(slot_of[asked])[: len(queries)]
+            new = queries[slot_of[queries] < 0]
+            slot_of[new] = self._free_slots(slot_of[asked])[: len(new)]
             self._store[:, :, :, self._index(slot_of[queries])] = own
-            self._scores |= dict(zip(slot_of[pack.reads].tolist(), scores, strict=True))
+            self._scores |= dict(zip(self._keys(wanted[own_asks], slot_of).tolist(), scores, strict=True))
             self.computed += len(queries)
             tokens = tokens[len(queries) :]
 
@@ -138,4 +155,4 @@ class TreeCache:
         while len(self._slots) > 1 and len(self._used()) > self._capacity:
             del self._slots[next(iter(self._slots))]
         used = set(self._used().tolist())
-        self._scores = {slot: score for slot, score in self._scores.items() if slot in used}
+        self._scores = {key: score for key, score in self._scores.items() if key >> 32 in used}

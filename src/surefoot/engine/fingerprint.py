@@ -1,8 +1,9 @@
 """A short name for what a loaded model computes.
 
 The rule: two models with the same fingerprint give the same scores. It covers config.json, the name, type and shape of
-every tensor, blocks of bytes out of every tensor, and how the model was loaded. Reading blocks instead of everything
-takes milliseconds for 15 GB; training changes them, a hand edit of a few weights between them goes unseen.
+every tensor, blocks of bytes out of every tensor, an adapter's settings, and how the model was loaded. Reading blocks
+instead of everything takes milliseconds for 15 GB; training changes them, a hand edit of a few weights between them
+goes unseen.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from zipfile import BadZipFile, ZipFile
 
 from surefoot.errors import CheckpointError
 
@@ -24,8 +26,10 @@ BLOCKS = 8
 def fingerprint(checkpoint: Checkpoint, **loaded: str) -> str:
     """64 hexadecimal digits. `loaded` are the choices at loading that change scores: dtype, quantisation, family."""
     parts = [json.dumps(checkpoint.config, sort_keys=True).encode(), json.dumps(loaded, sort_keys=True).encode()]
-    for file in sorted({place.file for place in checkpoint.tensors.values()}):
-        parts += _sample(file)
+    if checkpoint.adapter is not None:
+        parts.append(json.dumps(checkpoint.adapter[1], sort_keys=True).encode())
+    for file in checkpoint.files:
+        parts += _sample_zip(file) if file.suffix == ".bin" else _sample(file)
     digest = sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
@@ -49,6 +53,19 @@ def _sample(file: Path) -> list[bytes]:
         raise CheckpointError(
             f"{file} is not a whole safetensors file ({error}). Download or copy it again."
         ) from error
+
+
+def _sample_zip(file: Path) -> list[bytes]:
+    """A pickled file is a zip archive: names, sizes and checksums of its entries, and blocks out of each."""
+    try:
+        with ZipFile(file) as archive, file.open("rb") as stream:
+            parts = []
+            for entry in sorted(archive.infolist(), key=lambda entry: entry.filename):
+                parts.append(f"{entry.filename} {entry.file_size} {entry.CRC}".encode())
+                parts.append(_blocks(stream, entry.header_offset, entry.compress_size))
+            return parts
+    except (OSError, BadZipFile) as error:
+        raise CheckpointError(f"{file} is not a whole file of weights ({error}). Download or copy it again.") from error
 
 
 def _blocks(stream: BinaryIO, start: int, length: int) -> bytes:

@@ -30,12 +30,19 @@ class Trie:
     """One past the last token of the subtree."""
     reads: list[Indices]
     """For each prompt, in the order given, the tokens to read."""
+    targets: list[Indices]
+    """For each of those reads the vocabulary id that it asks for, -1 where it asks for none."""
     cuts: list[tuple[int, Indices]]
     """Where packs start, and the ancestors of the token there."""
 
+    @property
+    def asks(self) -> list[Indices]:
+        """For each prompt what it asks for, as numbers that can be compared: see `as_asks`."""
+        return [as_asks(tokens, targets) for tokens, targets in zip(self.reads, self.targets, strict=True)]
+
     def packs(self) -> Iterator[Pack]:
         """The packs, in the order in which they have to run."""
-        wanted = np.unique(np.concatenate([*self.reads, np.empty(0, np.int64)]))
+        wanted, targets = from_asks(np.unique(np.concatenate([*self.asks, np.empty(0, np.int64)])))
         starts = [start for start, _ in self.cuts] + [len(self.ids)]
         paths = [path for _, path in self.cuts] + [np.empty(0, np.int64)]
         for start, stop, path, next_path in zip(starts, starts[1:], paths, paths[1:], strict=False):
@@ -49,6 +56,7 @@ class Trie:
                 inherited=len(path),
                 keep=np.searchsorted(keys, next_path),
                 reads=wanted[first:last],
+                targets=targets[first:last],
             )
 
 
@@ -66,7 +74,9 @@ class Pack:
     keep: Indices
     """Which of the keys are needed later: those that the next pack inherits."""
     reads: Indices
-    """The pack's tokens to read, as places in the trie."""
+    """The pack's tokens to read, as places in the trie; a token stands here once for every target."""
+    targets: Indices
+    """For each read the vocabulary id that it asks for, -1 where it asks for none."""
 
     @property
     def queries(self) -> Indices:
@@ -78,6 +88,18 @@ class Pack:
         queries = self.queries[:, None]
         seen: NDArray[np.bool_] = (self.keys <= queries) & (queries < self.ends)
         return seen
+
+
+def as_asks(tokens: Indices, targets: Indices) -> Indices:
+    """A read and what it asks for as one number, larger for later tokens. Two prompts that share a token and go on
+    differently ask it for different targets."""
+    asks: Indices = (tokens << 32) | (targets + 1)
+    return asks
+
+
+def from_asks(asks: Indices) -> tuple[Indices, Indices]:
+    """Tokens and targets again."""
+    return asks >> 32, (asks & 0xFFFFFFFF) - 1
 
 
 def build_trie(prompts: Sequence[Prompt], budget: int, *, fill: bool = False) -> Trie:
@@ -93,6 +115,7 @@ def build_trie(prompts: Sequence[Prompt], budget: int, *, fill: bool = False) ->
     positions = np.empty(starts[-1], np.int64)
     ends = np.full(starts[-1], starts[-1], np.int64)
     reads: list[Indices] = [np.empty(0, np.int64)] * len(prompts)
+    targets = [np.array(prompt.targets or [-1] * len(prompt.reads), np.int64) for prompt in prompts]
     cuts: list[tuple[int, Indices]] = []
     path = np.empty(lengths.max(initial=0), np.int64)
     depth, room = 0, 0
@@ -109,7 +132,7 @@ def build_trie(prompts: Sequence[Prompt], budget: int, *, fill: bool = False) ->
             room = cuts[-1][0] + budget - stop
         else:
             room -= new
-    return Trie(ids, positions, ends, reads, cuts)
+    return Trie(ids, positions, ends, reads, targets, cuts)
 
 
 def _sorted(prompts: Sequence[Prompt]) -> tuple[list[int], list[NDArray[np.uint32]], Indices]:

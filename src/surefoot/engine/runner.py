@@ -2,7 +2,7 @@
 
 The rule: what else is in the call does not change a prompt's scores beyond rounding. One forward pass a pack; hidden
 states are read as soon as a pack is done, and only the keys and values live on that the next pack inherits; no logits
-over the vocabulary are made. A runner serves one caller at a time: threads wait for each other.
+over the vocabulary are made here. A runner serves one caller at a time: threads wait for each other.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from surefoot.prompt import Prompt
 
 logger = logging.getLogger("surefoot")
 
-Read = Callable[[Tensor], Tensor]
-"""From float32 hidden states, one row each, to one score each."""
+Read = Callable[[Tensor, Tensor | None], Tensor]
+"""From float32 hidden states, one row each, to one score or one row of numbers each. The second argument are the
+vocabulary ids that the reads ask for, if they ask for any."""
 
 SMALLEST_BUDGET = 16
 CPU_BUDGET = 512
@@ -62,7 +63,7 @@ class Runner:
 
     @torch.inference_mode()
     def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> list[Tensor]:
-        """For each prompt the scores at its reads, on the CPU in float32.
+        """For each prompt the scores at its reads, on the CPU in float32: one number a read, or one row of numbers.
 
         `done` is told, after every pack, for how many more prompts all reads are there.
         """
@@ -78,9 +79,9 @@ class Runner:
         """The scores of every prompt, or of those that were finished when memory ran out."""
         self._compile_if_it_pays(prompts)
         trie = build_trie(prompts, self.budget, fill=self._compiled is not None)
-        reads = np.unique(np.concatenate(trie.reads))
+        asks = np.unique(np.concatenate(trie.asks))
         last_reads = np.sort([tokens.max() for tokens in trie.reads])
-        scores = torch.empty(len(reads), dtype=torch.float32, device="cpu")
+        found = [torch.empty(0, device="cpu")]
         inherited: Tensor | None = None
         finished = computed = 0
         for pack in trie.packs():
@@ -88,12 +89,17 @@ class Runner:
             if ran is None:
                 break
             own, inherited = ran
-            first = int(np.searchsorted(reads, computed))
-            scores[first : first + len(own)] = own
+            if len(own):
+                found.append(own)
             computed = int(pack.keys[-1]) + 1
             before, finished = finished, int(np.searchsorted(last_reads, computed))
             done(finished - before)
-        rows = [scores[np.searchsorted(reads, tokens)] if tokens.max() < computed else None for tokens in trie.reads]
+        # Packs read in the order of the trie, so what they found stands in the order of what was asked.
+        scores = torch.cat(found[1:] or found)
+        rows = [
+            scores[np.searchsorted(asks, own)] if tokens.max() < computed else None
+            for own, tokens in zip(trie.asks, trie.reads, strict=True)
+        ]
         if len(trie.ids) > len(prompts[0].ids) or len(prompts[0].reads) > 1:
             for prompt, row in zip(prompts, rows, strict=True):
                 self._read_again_alone(prompt, row)
@@ -107,9 +113,10 @@ class Runner:
         """
         if scores is None:
             return
-        for place in (~scores.isfinite()).nonzero().flatten().tolist():
+        finite = scores.isfinite().reshape(len(scores), -1).all(1)
+        for place in (~finite).nonzero().flatten().tolist():
             end = prompt.reads[place] + 1
-            (alone,) = self.scores([Prompt(prompt.ids[:end], (end - 1,), 0)])
+            (alone,) = self.scores([Prompt(prompt.ids[:end], (end - 1,), 0, prompt.targets[place : place + 1])])
             scores[place] = alone[0]
 
     @torch.inference_mode()
@@ -146,10 +153,17 @@ class Runner:
                 keys_values=keys_values,
                 **self._mask(pack, tokens, columns),
             ).last_hidden_state[0]
-            reads = self._tensor(np.searchsorted(pack.queries, pack.reads))
-            scores = self._read(states[reads].float()).cpu()
+            scores = self._scores_at(pack, states)
         keep = self._tensor(np.where(pack.keep < pack.inherited, pack.keep, pack.keep - pack.inherited + columns))
         return scores, keys_values[:, :, :, keep]
+
+    def _scores_at(self, pack: Pack, states: Tensor) -> Tensor:
+        """What the head says at the pack's reads."""
+        if not len(pack.reads):
+            return torch.empty(0, device="cpu")
+        reads = self._tensor(np.searchsorted(pack.queries, pack.reads))
+        targets = self._tensor(pack.targets) if (pack.targets >= 0).any() else None
+        return self._read(states[reads].float(), targets).cpu()
 
     def _tensor(self, indices: Indices) -> Tensor:
         return torch.from_numpy(indices).to(self.device)

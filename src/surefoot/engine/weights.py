@@ -9,7 +9,7 @@ compared, because a silent slip in either gives finite, wrong scores.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("surefoot")
 
 @dataclass(frozen=True)
 class Weights:
-    """A backbone ready to run, and the head's tensors in float32."""
+    """A backbone ready to run, and what is kept of the head's tensors."""
 
     backbone: nn.Module
     head: Mapping[str, Tensor]
@@ -54,13 +54,17 @@ def load_weights(
     device: torch.device,
     attention: str,
     quantize: Quantization | None = None,
+    keep: Callable[[str, Tensor], Tensor] | None = None,
+    head_dtype: torch.dtype = torch.float32,
 ) -> Weights:
     """Builds the backbone that config.json names, fills it and the head from the checkpoint, and checks both.
 
+    `keep` says what of a head tensor is needed; without it, all is. A head tensor may be one of the backbone's too.
     Embeddings keep the dtype they are stored in, and are cast as they are looked up: no larger copy of them is made.
     """
     config = _transformers_config(checkpoint.config)
     _check_attention_kind(checkpoint)
+    context = _context(checkpoint, config)
     backbone = _empty_backbone(config, attention)
     expected = {prefix + name: tuple(tensor.shape) for name, tensor in backbone.state_dict().items()}
     expected |= {name: tuple(shape) for name, shape in head_shapes.items()}
@@ -80,12 +84,16 @@ def load_weights(
             # A tensor that is already right would stay mapped to the file, and its pages with it.
             value = tensor.to(device, kept) if tensor.dtype != kept or device.type != "cpu" else tensor.clone()
             setattr(module, name, nn.Parameter(value, requires_grad=False))
-    head = {name: checkpoint.read(name).to(device, torch.float32, copy=True) for name in head_shapes}
+    head = {}
+    for name in head_shapes:
+        tensor = checkpoint.read(name)
+        needed = tensor if keep is None else keep(name, tensor)
+        head[name] = needed.to(device, head_dtype, copy=True)
 
     _rebuild_rotary(backbone, config, device)
     _check_derived(backbone, checkpoint, dtype)
     backbone.eval()
-    return Weights(backbone, head, int(checkpoint.setting("max_position_embeddings")))
+    return Weights(backbone, head, context)
 
 
 def _transformers_config(raw: Mapping[str, Any]) -> PretrainedConfig:
@@ -105,6 +113,17 @@ def _check_attention_kind(checkpoint: Checkpoint) -> None:
         raise CheckpointError(f"{checkpoint.folder} uses sliding windows in its attention, which is not supported.")
     if _rope(checkpoint)[0] in ("dynamic", "longrope"):
         raise CheckpointError(f"{checkpoint.folder} has {_rope(checkpoint)[0]} rotary angles, which are not supported.")
+
+
+def _context(checkpoint: Checkpoint, config: Any) -> int:
+    """How many positions the model knows. Windows that slide are not done here, but up to their width there is nothing
+    to slide: models that have one on are taken that far, and no further."""
+    context = int(checkpoint.setting("max_position_embeddings"))
+    window = getattr(config, "sliding_window", None)
+    if window is None:
+        return context
+    config.sliding_window = None
+    return min(context, int(window))
 
 
 def _rope(checkpoint: Checkpoint) -> tuple[str, float]:

@@ -38,6 +38,9 @@ RULES: Mapping[str, Callable[[aggregate.Scores], float | None]] = {
     "geometric_mean": aggregate.geometric_mean,
 }
 
+FOR_PROBABILITIES = ("product", "geometric_mean")
+"""Rules that mean nothing for other scores. Votes weighted by scores below 0 mean nothing either."""
+
 Verdict = Literal["answer", "label"]
 """What makes a solution right: its answer means the reference, or the file's `is_correct` says so."""
 
@@ -150,6 +153,8 @@ def best_of_n(
     groups: dict[str, list[Rollout]] = {}
     for row in asked:
         groups.setdefault(row.group, []).append(row)
+    probabilities = scorer is None or scorer.scale == "probability"
+    rules = [rule for rule in RULES if probabilities or rule not in FOR_PROBABILITIES]
     together = [row for group in groups.values() for row in group]
     sizes = _sizes(ns, groups)
     found = iter(
@@ -165,9 +170,9 @@ def best_of_n(
     pools, candidates, unscored, undecided = [], [], 0, 0
     for group in groups.values():
         scored = [next(found) for _ in group]
-        values = [_values(row, each) for row, each in zip(group, scored, strict=True)]
+        values = [_values(row, each, rules) for row, each in zip(group, scored, strict=True)]
         verdicts = _verdicts(group, correct_by, book)
-        pool = _pool(values, verdicts)
+        pool = _pool(values, verdicts, rules)
         candidates += [
             Candidate(row, each.scores, numbers, correct, each.reason)
             for row, each, numbers, correct in zip(group, scored, values, verdicts.correct, strict=True)
@@ -184,13 +189,16 @@ def best_of_n(
         ns=sizes,
         problems=len(pools),
         solutions=sum(pool.size for pool in pools),
-        best={rule: curves["best", rule] for rule in RULES},
-        weighted={rule: curves["weighted", rule] for rule in RULES},
+        best={rule: curves["best", rule] for rule in rules},
+        weighted={rule: curves["weighted", rule] for rule in rules if probabilities},
         majority=curves["majority", ""],
         oracle=curves["oracle", ""],
         unscored=unscored,
         undecided=undecided,
-        notes=tuple(_notes(groups, pools, sizes, unscored, undecided)),
+        notes=(
+            *_notes(groups, pools, sizes, unscored, undecided),
+            *([] if probabilities else ["The scores are no probabilities: no products, and no weighted votes."]),
+        ),
         candidates=tuple(candidates),
         calibration=calibration_of(scorer),
     )
@@ -220,24 +228,24 @@ def _verdicts(group: Sequence[Rollout], correct_by: Verdict, book: AnswerBook) -
     return grouping
 
 
-def _values(row: Rollout, scored: Scored) -> dict[str, float] | None:
+def _values(row: Rollout, scored: Scored, rules: Sequence[str]) -> dict[str, float] | None:
     """One number a rule; None when a step has no score."""
     scores = [score for _, score in judged(row.solution, scored.scores)]
     if None in scores:
         return None
-    found = {rule: combine(scores) for rule, combine in RULES.items()}
+    found = {rule: RULES[rule](scores) for rule in rules}
     known = {rule: value for rule, value in found.items() if value is not None}
-    return known if len(known) == len(RULES) else None
+    return known if len(known) == len(rules) else None
 
 
-def _pool(values: Sequence[dict[str, float] | None], verdicts: Grouping) -> Pool:
+def _pool(values: Sequence[dict[str, float] | None], verdicts: Grouping, rules: Sequence[str]) -> Pool:
     kept = [
         (each, correct, number)
         for each, correct, number in zip(values, verdicts.correct, verdicts.classes, strict=True)
         if each is not None and correct is not None
     ]
     return Pool(
-        values={rule: np.array([each[rule] for each, _, _ in kept], dtype=np.float64) for rule in RULES},
+        values={rule: np.array([each[rule] for each, _, _ in kept], dtype=np.float64) for rule in rules},
         correct=np.array([correct for _, correct, _ in kept], dtype=np.float64),
         classes=np.array([number for _, _, number in kept], dtype=np.int64),
     )
@@ -247,7 +255,11 @@ def _by_problem(
     pools: Sequence[Pool], sizes: Sequence[int], vote_draws: int, seed: int
 ) -> dict[tuple[str, str], Numbers]:
     """For every way to choose, the expected accuracy on each problem (rows) for each N (columns)."""
-    ways = [*((kind, rule) for kind in ("best", "weighted") for rule in RULES), ("majority", ""), ("oracle", "")]
+    ways = [
+        *((kind, rule) for kind in ("best", "weighted") for rule in pools[0].values),
+        ("majority", ""),
+        ("oracle", ""),
+    ]
     found = {way: np.zeros((len(pools), len(sizes))) for way in ways}
     generator = np.random.default_rng(seed)
     for row, pool in enumerate(pools):

@@ -20,7 +20,7 @@ from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedPRMBench, published_prmbench
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import TWIN, PRMBenchRow, Rows, as_rows, prmbench_rows
-from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_rows
+from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_rows, threshold_of
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -172,7 +172,7 @@ def prmbench(
     scorer: Scorer | None,
     rows: Rows[PRMBenchRow],
     *,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     seed: int = 0,
     draws: int = 1000,
     cache: ScoreCache | None = None,
@@ -186,6 +186,7 @@ def prmbench(
     `processbench`.
     """
     bootstrap = Bootstrap(draws, seed)
+    threshold = threshold_of(scorer, threshold)
     asked = as_rows(rows, PRMBenchRow, partial(prmbench_rows, scores=scores if scorer is None else None))
     found = score_rows(
         scorer,

@@ -21,7 +21,7 @@ from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedProcessBench, published_processbench
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, as_rows, processbench_rows, usual_split
-from surefoot.evaluate.scoring import calibration_of, judged, name_of, score_rows
+from surefoot.evaluate.scoring import calibration_of, judged, name_of, score_rows, threshold_of
 from surefoot.threshold import Case, Stretch, best_threshold, harmonic_mean, sweep
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def processbench(
     scorer: Scorer | None,
     rows: Rows[ProcessBenchRow],
     *,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     tune_on: str | None = None,
     seed: int = 0,
     draws: int = 1000,
@@ -206,11 +206,14 @@ def processbench(
 ) -> ProcessBenchResult:
     """Scores every solution and measures how well the first wrong step is found.
 
+    `threshold` is 0.5 unless said otherwise; 0 for models whose scores are no probabilities.
+
     `rows` come from `read_processbench`, or are mappings with the same fields. `tune_on` names a split: the threshold
     that gives the highest F1 there is used for all. `draws` bootstrap draws make the intervals. Without a scorer the
     field `scores` of the rows is used. `name` is what the model is called, where its folder says otherwise.
     """
     bootstrap = Bootstrap(draws, seed)
+    threshold = threshold_of(scorer, threshold)
     read = partial(processbench_rows, scores=scores if scorer is None else None)
     asked = as_rows(rows, ProcessBenchRow, read)
     if tune_on is not None and tune_on not in {row.split for row in asked}:

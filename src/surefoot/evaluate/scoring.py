@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from surefoot.errors import InputError
+from surefoot.result import NATURAL_THRESHOLDS
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -35,6 +36,13 @@ def name_of(scorer: Scorer | None, name: str | None) -> str:
 def calibration_of(scorer: Scorer | None) -> str | None:
     """What the result says of the scores' calibration."""
     return None if scorer is None or scorer.calibration is None else scorer.calibration.name
+
+
+def threshold_of(scorer: Scorer | None, threshold: float | None) -> float:
+    """The threshold given, or the natural one of the model's scale; ready-made scores are taken for probabilities."""
+    if threshold is not None:
+        return threshold
+    return NATURAL_THRESHOLDS["probability" if scorer is None else scorer.scale]
 
 
 def score_rows(

@@ -7,6 +7,8 @@ are taken out of the tokenizer that reads text, so no text can spell one; they a
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +26,22 @@ class TextEncoder:
         self._structure = frozenset(self._named.values())
         text_side = layout | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
         self._text = Tokenizer.from_str(json.dumps(text_side))
+        going_on = {name: _without_opening(text_side.get(name)) for name in ("normalizer", "pre_tokenizer")}
+        same = all(text_side.get(name) == part for name, part in going_on.items())
+        self._more = self._text if same else Tokenizer.from_str(json.dumps(text_side | going_on))
 
     @classmethod
-    def from_folder(cls, folder: Path) -> TextEncoder:
-        """The tokenizer of a checkpoint: `tokenizer.json`, or the older files that transformers can convert."""
-        file = folder / "tokenizer.json"
+    def from_folder(cls, *folders: Path) -> TextEncoder:
+        """The tokenizer of a checkpoint, from the first folder that has one: `tokenizer.json`, or the older files that
+        transformers can convert."""
+        folder = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
         try:
-            if file.is_file():
-                return cls(json.loads(file.read_text(encoding="utf-8")))
+            if folder is not None:
+                return _encoder((folder / "tokenizer.json").read_text(encoding="utf-8"))
             from transformers import AutoTokenizer
 
-            return cls(
-                json.loads(AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer.to_str())
-            )
+            folder = folders[-1]
+            return _encoder(AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer.to_str())
         except Exception as error:
             raise CheckpointError(
                 f"No tokenizer could be read in {folder} ({error}). Copy tokenizer.json from the model's repository."
@@ -52,9 +57,26 @@ class TextEncoder:
                 "not from its base model."
             ) from None
 
+    def word(self, text: str) -> int:
+        """The id of the one ordinary token that spells `text` in the middle of a text."""
+        (ids,) = self.encode_more(text)
+        if len(ids) != 1:
+            raise CheckpointError(
+                f"The vocabulary has no one token for {text!r} but takes {len(ids)}, so this is not the tokenizer of a "
+                "model of this family. Check the family and its options."
+            )
+        return ids[0]
+
     def encode(self, *texts: str) -> list[list[int]]:
         """The ids of each text, encoded on its own."""
-        encoded = [encoding.ids for encoding in self._text.encode_batch(list(texts), add_special_tokens=False)]
+        return self._encode(self._text, texts)
+
+    def encode_more(self, *texts: str) -> list[list[int]]:
+        """The same for texts that go on where another ended: without the space that some vocabularies put first."""
+        return self._encode(self._more, texts)
+
+    def _encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+        encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
         for ids, text in zip(encoded, texts, strict=True):
             if not self._structure.isdisjoint(ids):
                 raise CheckpointError(
@@ -66,3 +88,27 @@ class TextEncoder:
     def lookalikes(self, text: str) -> list[str]:
         """The structure tokens whose spelling stands in the text, where it is only text."""
         return [name for name in self._named if name in text]
+
+
+@lru_cache(maxsize=4)
+def _encoder(text: str) -> TextEncoder:
+    """Building one takes a second; models of one vocabulary share it."""
+    return TextEncoder(json.loads(text))
+
+
+def _without_opening(part: Any) -> Any:
+    """A normalizer or pre-tokenizer of tokenizer.json that puts nothing in front of a text."""
+    if not isinstance(part, dict):
+        return part
+    changed = dict(part)
+    for name in ("normalizers", "pretokenizers"):
+        if name in changed:
+            inner = [_without_opening(each) for each in changed[name]]
+            changed[name] = [each for each in inner if each is not None]
+    if changed.get("type") == "Prepend":
+        return None
+    if changed.get("type") == "Metaspace":
+        changed["prepend_scheme"] = "never"
+    if changed.get("type") == "ByteLevel":
+        changed["add_prefix_space"] = False
+    return changed

@@ -6,19 +6,24 @@ The rule: Linear, ReLU, Linear on the hidden state of the marker; the score is t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from surefoot.family.base import Family
+from surefoot.family.base import Family, config_int
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@dataclass(frozen=True)
 class TwoClassFamily(Family):
     """A family with that head. What is left to say is how it is asked."""
 
-    def head_shapes(self, hidden_size: int) -> dict[str, tuple[int, ...]]:
+    readout = "two-class MLP at the marker"
+
+    def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """Linear, ReLU, Linear to two classes."""
+        hidden_size = config_int(config, "hidden_size")
         return {
             "score.0.weight": (hidden_size, hidden_size),
             "score.0.bias": (hidden_size,),

@@ -8,8 +8,8 @@ base's vocabulary, so every tokenizer will do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from surefoot.errors import OptionError
 from surefoot.family.calculator import NOTES, notes_on
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.head import TwoClassFamily
@@ -19,6 +19,7 @@ SOLUTION = "<|solution|>"
 STEP = "<|step|>"
 
 
+@dataclass(frozen=True)
 class Mini(TwoClassFamily):
     """Question and steps as they are, parted by tokens of our own."""
 
@@ -28,8 +29,7 @@ class Mini(TwoClassFamily):
 
     def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
         """No system message: these models never saw one."""
-        if system is not None:
-            raise OptionError("This model has no system message. Leave `system` out.")
+        self.refuse_system(system)
         solution, step = encoder.token(SOLUTION), encoder.token(STEP)
         question_ids, *step_ids = encoder.encode(question, *steps)
         ids = [*question_ids, solution]

@@ -8,8 +8,10 @@ tokenising the whole conversation does with ordinary text.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from surefoot.family.base import Golden
+from surefoot.family.chat import chatml_marked
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.head import TwoClassFamily
 from surefoot.prompt import Prompt
@@ -39,6 +41,7 @@ CARD_STEPS = (
 )
 
 
+@dataclass(frozen=True)
 class Qwen(TwoClassFamily):
     """ChatML with a marker behind every step."""
 
@@ -65,19 +68,11 @@ class Qwen(TwoClassFamily):
         ),
     )
 
+    default_system: str | None = SYSTEM
+    """The system message unless another is given; None for no system turn."""
+    marker: str = MARKER
+
     def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
         """System, user and assistant turn; the assistant's holds each step followed by the marker."""
-        start, end, marker = encoder.token("<|im_start|>"), encoder.token("<|im_end|>"), encoder.token(MARKER)
-        system = SYSTEM if system is None else system
-        # The role line is encoded together with what follows it: a text that opens with white space may merge with it.
-        first, *rest = steps or ("",)
-        pieces = encoder.encode(f"system\n{system}", "\n", f"user\n{question}", f"assistant\n{first}", *rest)
-        system_ids, newline, user_ids, *step_ids = pieces
-        ids = [start, *system_ids, end, *newline, start, *user_ids, end, *newline, start]
-        prefix = len(ids)
-        reads = []
-        for piece in step_ids[: len(steps)]:
-            ids += [*piece, marker]
-            reads.append(len(ids) - 1)
-        ids += [end, *newline]
-        return Prompt(tuple(ids), tuple(reads), prefix)
+        system = self.default_system if system is None else system
+        return chatml_marked(encoder, system, question, steps, self.marker)

@@ -82,12 +82,12 @@ def make_trainee(
     tokenizer = _read_tokenizer(checkpoint.folder)
     kind = _choose_family(checkpoint, tokenizer, family)
     checkpoint, prefix = _prepare(checkpoint, layers)
-    is_prm = all(name in checkpoint.tensors for name in kind.head_shapes(1))
+    is_prm = all(name in checkpoint.tensors for name in kind.head_shapes(checkpoint.config))
     hidden_size = int(checkpoint.setting("hidden_size"))
     weights = load_weights(
         checkpoint,
         prefix=prefix,
-        head_shapes=kind.head_shapes(hidden_size) if is_prm else {},
+        head_shapes=kind.head_shapes(checkpoint.config) if is_prm else {},
         unused=("lm_head.",),
         dtype=torch.float32,
         device=torch.device("cpu"),

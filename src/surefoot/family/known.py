@@ -1,0 +1,140 @@
+"""The PRMs that Surefoot knows by name: one row each.
+
+The rule: facts only, as published; what is not published is None or "unknown". The row says which family a model is of
+and which of its options differ from the family's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+UNKNOWN = "unknown"
+NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""A weight in nf4: half a byte, and its share of a doubly quantised scale for 64 weights."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a decoder, as far as its memory depends on it."""
+
+    hidden: int
+    inner: int
+    layers: int
+    keys: int
+    """Width of keys and of values."""
+    vocabulary: int
+
+    @property
+    def linear(self) -> int:
+        """Weights of the linear layers."""
+        attention = 2 * self.hidden * self.hidden + 2 * self.hidden * self.keys
+        return self.layers * (attention + 3 * self.hidden * self.inner)
+
+    @property
+    def embeddings(self) -> int:
+        """Weights of the embeddings. The output layer is not loaded but for the few families that need it."""
+        return self.vocabulary * self.hidden
+
+
+QWEN_05B = Size(896, 4864, 24, 128, 151936)
+QWEN_15B = Size(1536, 8960, 28, 256, 151936)
+QWEN_7B = Size(3584, 18944, 28, 512, 152064)
+QWEN_72B = Size(8192, 29568, 80, 1024, 152064)
+MISTRAL_7B = Size(4096, 14336, 32, 1024, 32000)
+LLAMA_8B = Size(4096, 14336, 32, 1024, 128256)
+LLAMA_3B = Size(3072, 8192, 28, 1024, 128256)
+LLEMMA_7B = Size(4096, 11008, 32, 4096, 32016)
+CODELLAMA_34B = Size(8192, 22016, 48, 1024, 32000)
+
+
+@dataclass(frozen=True)
+class Known:
+    """One model."""
+
+    id: str
+    family: str
+    size: Size
+    context: int | None = None
+    """Tokens that it was made for, where published."""
+    licence: str = UNKNOWN
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the family that this model needs."""
+
+    @property
+    def parameters(self) -> int:
+        """About how many weights are loaded. Two models count twice, with their output layers."""
+        one = self.size.linear + self.size.embeddings
+        return 2 * (one + self.size.embeddings) if self.family == "implicit" else one
+
+    def bytes(self, *, nf4: bool) -> float:
+        """About how much memory the weights take, in bfloat16 or with linear layers in nf4. Two models count twice."""
+        linear = self.size.linear * (NF4_BYTES if nf4 else 2)
+        whole = linear + 2 * self.size.embeddings
+        return 2 * (whole + 2 * self.size.embeddings) if self.family == "implicit" else whole
+
+
+QWEN_LICENCE = "Qwen licence"
+LITERAL = {"separator": "\\n\\n"}
+"""The four characters, not two line breaks: so the training script passed it, in all likelihood."""
+QWEN_VERSA = {"opening": None}
+NO_SYSTEM = {"default_system": None}
+
+KNOWN: tuple[Known, ...] = (
+    Known("Qwen/Qwen2.5-Math-PRM-7B", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
+    Known("Qwen/Qwen2.5-Math-PRM-72B", "qwen", QWEN_72B, 4096, QWEN_LICENCE),
+    Known("Qwen/Qwen2.5-Math-7B-PRM800K", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
+    Known("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Step", "qwen", QWEN_7B),
+    Known("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Math-Span", "qwen", QWEN_7B),
+    Known("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=NO_SYSTEM),
+    Known("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B),
+    Known("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B),
+    Known("plaguss/Qwen2.5-Math-7B-PRM-0.1", "trl", QWEN_7B),
+    Known("HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "trl", QWEN_15B, 2048, options=LITERAL),
+    Known("HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2", "trl", QWEN_7B, 2048, options=LITERAL),
+    Known("axolotl-ai-co/Qwen2.5-Math-PRM-7B", "trl", QWEN_7B),
+    Known("jinachris/PURE-PRM-7B", "trl", QWEN_7B, options={"margin": True}),
+    Known("jinachris/Qwen2.5-Math-7B-PRM800K", "trl", QWEN_7B, options={"margin": True}),
+    Known("peiyi9979/math-shepherd-mistral-7b-prm", "shepherd", MISTRAL_7B, 4096),
+    Known("HanningZhang/Llama3.1-Math-PRM", "er-prm", LLAMA_8B, 1024),
+    Known("openreasoner/Math-psa", "math-psa", QWEN_7B, 2048),
+    Known("UW-Madison-Lee-Lab/VersaPRM", "versa", LLAMA_8B, 750),
+    Known("UW-Madison-Lee-Lab/VersaPRM-Aug", "versa", LLAMA_8B, 750),
+    Known("UW-Madison-Lee-Lab/VersaPRM-Base-8B", "versa", LLAMA_8B, 750),
+    Known("UW-Madison-Lee-Lab/VersaPRM-Base-3B", "versa", LLAMA_3B, 750),
+    Known("UW-Madison-Lee-Lab/VersaPRM-Math-Subset", "versa", LLAMA_8B, 750),
+    Known("UW-Madison-Lee-Lab/VersaPRM-Small-Subset", "versa", LLAMA_8B, 750),
+    Known("UW-Madison-Lee-Lab/Llama-PRM800K", "versa", LLAMA_8B, 650),
+    Known("UW-Madison-Lee-Lab/Qwen-PRM800K", "versa", QWEN_7B, 650, options=QWEN_VERSA),
+    Known("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "rlhflow", LLAMA_8B, 8192),
+    Known("RLHFlow/Llama3.1-8B-PRM-Deepseek-Data", "rlhflow", LLAMA_8B, 8192),
+    Known("ryokamoi/Llama-3.1-8B-FoVer-PRM", "fover", LLAMA_8B),
+    Known(
+        "ryokamoi/Qwen-2.5-7B-FoVer-PRM",
+        "fover",
+        QWEN_7B,
+        options={"chat": "chatml", "preamble": "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+    ),
+    Known("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B", "skywork", QWEN_15B, 4096, "Skywork Community License"),
+    Known("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "skywork", QWEN_7B, 4096, "Skywork Community License"),
+    Known("PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0"),
+    Known("PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0"),
+    Known("sail/ActPRM", "actprm", QWEN_7B, 4096),
+    Known("sail/ActPRM-X", "actprm", QWEN_7B, 4096),
+    Known("ScalableMath/llemma-7b-prm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
+    Known("ScalableMath/llemma-7b-prm-metamath-level-1to3-hf", "llemma", LLEMMA_7B),
+    Known("ScalableMath/llemma-7b-oprm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
+    Known("GAIR/ReasonEval-7B", "reasoneval", MISTRAL_7B),
+    Known("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B),
+    Known("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768),
+    Known("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B),
+    Known("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B),
+)
+
+
+def find_known(model: str) -> tuple[Known, ...]:
+    """The rows of a hub id, or those whose name a folder has."""
+    asked = model.replace("\\", "/").rstrip("/").lower()
+    exact = tuple(row for row in KNOWN if row.id.lower() == asked)
+    return exact or tuple(row for row in KNOWN if row.id.lower().rsplit("/", 1)[1] == asked.rsplit("/", 1)[-1])

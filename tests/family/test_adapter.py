@@ -1,0 +1,134 @@
+"""LoRA weights: merged as peft merges them, every tensor in its place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import surefoot
+from small import states, words, write
+from surefoot.engine.checkpoint import open_checkpoint
+from surefoot.engine.fingerprint import fingerprint
+from surefoot.errors import CheckpointError, LoadError, OptionError
+
+QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4.", "The answer is: 4"]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("lora") / "base", "qwen2", "Qwen2ForCausalLM", quiet=[76325])
+
+
+def make_adapter(base: Path, folder: Path, **settings: Any) -> Any:
+    """An adapter as Math-psa has one, made and saved by peft itself."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    options = {"r": 8, "lora_alpha": 32, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}
+    peft = get_peft_model(model, LoraConfig(**options | settings))
+    with torch.no_grad():
+        for name, parameter in peft.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0, 0.2)
+    peft.save_pretrained(folder)
+    return peft
+
+
+@pytest.fixture(scope="module")
+def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("adapter") / "Math-psa"
+    make_adapter(base, folder)
+    return folder
+
+
+@pytest.mark.parametrize("settings", [{}, {"use_rslora": True, "r": 4}, {"target_modules": "all-linear"}])
+def test_scores_are_those_of_the_model_merged_by_peft(base: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
+    peft = make_adapter(base, tmp_path / "Math-psa", **settings)
+    scorer = surefoot.load(tmp_path / "Math-psa")
+    assert scorer.family.name == "math-psa"
+    prompt = scorer.family.render(scorer._encoder, QUESTION, STEPS)
+    merged = peft.merge_and_unload().eval()
+    with torch.no_grad():
+        logits = merged(torch.tensor([prompt.ids])).logits[0, list(prompt.reads)]
+    expected = logits[:, [488, 481]].softmax(-1)[:, 0].tolist()
+    assert scorer.score(QUESTION, STEPS).step_scores == pytest.approx(expected, abs=1e-5)
+    plain = words(488, 481)(load_file(base / "model.safetensors"), states(base, prompt.ids)[list(prompt.reads)])
+    assert plain.tolist() != pytest.approx(expected, abs=1e-2)
+
+
+def test_the_base_can_be_named(base: Path, adapter: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(adapter, tmp_path / "Math-psa")
+    settings = json.loads((moved / "adapter_config.json").read_text())
+    (moved / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": "/not/here"}))
+    with pytest.raises(LoadError, match=r"base of the LoRA weights .* was not opened.*base="):
+        surefoot.load(moved)
+    expected = surefoot.load(adapter).score(QUESTION, STEPS).step_scores
+    assert surefoot.load(moved, base=base).score(QUESTION, STEPS).step_scores == expected
+    with pytest.raises(OptionError, match="is a whole model"):
+        surefoot.load(base, base=base, family="math-psa")
+
+
+def test_its_own_fingerprint(base: Path, adapter: Path, tmp_path: Path) -> None:
+    marks = {fingerprint(open_checkpoint(folder)) for folder in (base, adapter)}
+    changed = shutil.copytree(adapter, tmp_path / "changed")
+    settings = json.loads((changed / "adapter_config.json").read_text())
+    (changed / "adapter_config.json").write_text(json.dumps(settings | {"lora_alpha": 16}))
+    marks.add(fingerprint(open_checkpoint(changed)))
+    assert len(marks) == 3
+
+
+def test_a_head_that_was_trained_whole_is_taken_whole(base: Path, tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForTokenClassification
+
+    torch.manual_seed(1)
+    model = AutoModelForTokenClassification.from_pretrained(base, num_labels=2, dtype=torch.float32)
+    peft = get_peft_model(model, LoraConfig(task_type="TOKEN_CLS", target_modules=["q_proj"], init_lora_weights=False))
+    peft.save_pretrained(tmp_path / "prm")
+    scorer = surefoot.load(tmp_path / "prm", family="trl")
+    prompt = scorer.family.render(scorer._encoder, QUESTION, STEPS)
+    with torch.no_grad():
+        logits = peft.eval()(torch.tensor([prompt.ids])).logits[0, list(prompt.reads)]
+    assert scorer.score(QUESTION, STEPS).step_scores == pytest.approx(logits.softmax(-1)[:, 1].tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"use_dora": True}, "LORA with use_dora; plain LoRA is supported"),
+        ({"peft_type": "IA3"}, "is IA3; plain LoRA"),
+        ({"alpha_pattern": {"q_proj": 3}}, "alpha_pattern"),
+    ],
+)
+def test_other_adapters_are_refused(adapter: Path, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    copy = shutil.copytree(adapter, tmp_path / "Math-psa")
+    settings = json.loads((copy / "adapter_config.json").read_text())
+    (copy / "adapter_config.json").write_text(json.dumps(settings | change))
+    with pytest.raises(CheckpointError, match=message):
+        surefoot.load(copy)
+
+
+def test_tensors_without_a_place_are_named(adapter: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(adapter, tmp_path / "Math-psa")
+    tensors = load_file(copy / "adapter_model.safetensors")
+    name = next(name for name in tensors if "lora_A" in name)
+    save_file({**tensors, "base_model.model.odd.weight": torch.zeros(1)}, copy / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match=r"odd\.weight, which is neither"):
+        surefoot.load(copy)
+    save_file({key: value for key, value in tensors.items() if key != name}, copy / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match="one is missing"):
+        surefoot.load(copy)
+    save_file({**tensors, name: torch.zeros(8, 5)}, copy / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match="Check that it is the right base"):
+        surefoot.load(copy)
+    (copy / "adapter_model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"no adapter_model\.safetensors"):
+        surefoot.load(copy)

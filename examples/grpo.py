@@ -1,4 +1,4 @@
-"""GRPO on a CPU in a minute: a small policy, TRL's trainer, and step scores as the reward.
+"""GRPO on a CPU in minutes: a small policy, TRL's trainer, and step scores as the reward.
 
     python examples/grpo.py                                            a policy and a scorer made on the spot
     python examples/grpo.py --model mini --recipe outcome+process      a scorer with a judgement of its own

@@ -362,7 +362,9 @@ class Scorer:
         for number, step in enumerate(job.solution.steps):
             value, status = self._status(values, number)
             spread = None if value is None else values[number].spread
-            steps.append(StepScore(step.text, step.start, step.end, value, status, step.index, step.kind, spread))
+            steps.append(
+                StepScore(step.text, step.start, step.end, value, status, step.index, step.kind, spread=spread)
+            )
         return SolutionScore(
             steps=tuple(steps),
             model=self.name,

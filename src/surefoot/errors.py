@@ -32,3 +32,7 @@ class MissingDependencyError(LoadError, ImportError):
 
 class CacheError(SurefootError):
     """A store of scores that cannot be opened, read or written."""
+
+
+class ServiceError(SurefootError):
+    """A scoring service that cannot be reached, refused the work, or gave an answer that cannot be read."""

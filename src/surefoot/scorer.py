@@ -5,22 +5,24 @@ The rule: this is the one place where a family (text, markers, read-out) and the
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from tqdm import tqdm
 
 from surefoot.engine.attention import choose_attention
 from surefoot.engine.cache import TreeCache
-from surefoot.engine.checkpoint import open_checkpoint
+from surefoot.engine.checkpoint import open_checkpoint, open_config
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.machine import choose_device, choose_dtype
 from surefoot.engine.quantize import QUANTIZATIONS, Quantization, require
@@ -116,8 +118,36 @@ def load(
     return Scorer(name, kind, TextEncoder.from_folder(checkpoint.folder), runner, limit, mark)
 
 
+class Engine(Protocol):
+    """Whatever computes the scores of prompts: the runner here, or a server elsewhere."""
+
+    def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> Sequence[torch.Tensor]:
+        """For each prompt the scores at its reads. `done` is told for how many more prompts they are there."""
+
+
+def with_engine(
+    model: str | Path,
+    engine: Engine,
+    *,
+    name: str | None = None,
+    revision: str | None = None,
+    family: str | None = None,
+    max_tokens: int | None = None,
+) -> Scorer:
+    """A scorer that splits, renders and reports here, and whose numbers come from `engine`. No weights are read.
+
+    `model` is the folder or hub id whose config.json and tokenizer the engine's model has.
+    """
+    folder, config = open_config(model, revision)
+    kind = find_family(config.get("architectures") or [], family)
+    context = int(config.get("max_position_embeddings") or 4096)
+    mark = sha256(f"{type(engine).__name__} {json.dumps(config, sort_keys=True)} {kind.name}".encode()).hexdigest()
+    limit = min(context, max_tokens or context)
+    return Scorer(name or str(model), kind, TextEncoder.from_folder(folder), engine, limit, mark)
+
+
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """One solution on its way: what was asked, and the part of it that the model can read."""
 
     solution: Solution
@@ -130,7 +160,7 @@ class Scorer:
     """A loaded PRM. Made by `surefoot.load`."""
 
     def __init__(
-        self, name: str, family: Family, encoder: TextEncoder, runner: Runner, limit: int, fingerprint: str
+        self, name: str, family: Family, encoder: TextEncoder, runner: Engine, limit: int, fingerprint: str
     ) -> None:
         self.name = name
         self.family = family
@@ -220,6 +250,8 @@ class Scorer:
 
         if not isinstance(question, str):
             raise InputError(f"The question is {type(question).__name__}, not a string.")
+        if not isinstance(self._runner, Runner):
+            raise OptionError("A search session needs the model here: surefoot.load(...).session(...).")
         return Session(self, question, TreeCache(self._runner, max_bytes), split=split, system=system)
 
     def score_with(
@@ -238,7 +270,33 @@ class Scorer:
         Items are numbered from `first` in messages. With `keep_going` a malformed item becomes an unscored result.
         """
         started = time.perf_counter()
-        jobs: list[_Job | InputError] = []
+        jobs = self.prepare(items, split=split, closing=closing, system=system, first=first, keep_going=keep_going)
+        good = [job for job in jobs if isinstance(job, Job)]
+        values = scores([job.readable for job in good])
+        per_token = (time.perf_counter() - started) / max(1, sum(len(job.readable.ids) for job in good))
+        rows = iter(values)
+        return [
+            self.finish(job, next(rows).tolist(), per_token * len(job.readable.ids))
+            if isinstance(job, Job)
+            else self.unscored(str(job))
+            for job in jobs
+        ]
+
+    def prepare(
+        self,
+        items: Sequence[Item],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+        first: int = 0,
+        keep_going: bool = True,
+    ) -> list[Job | InputError]:
+        """The first half of scoring: items split and encoded. What cannot be read is an error in its place, or raised.
+
+        Together with `compute` and `finish` this is for those who schedule the model's work themselves.
+        """
+        jobs: list[Job | InputError] = []
         for number, item in enumerate(items, start=first):
             try:
                 jobs.append(self._prepare(item, number, split=split, closing=closing, system=system))
@@ -246,24 +304,38 @@ class Scorer:
                 if not keep_going:
                     raise
                 jobs.append(error)
-        good = [job for job in jobs if isinstance(job, _Job)]
-        values = scores([job.readable for job in good])
-        per_token = (time.perf_counter() - started) / max(1, sum(len(job.readable.ids) for job in good))
-        results = iter(
-            [
-                self._result(job, row.tolist(), seconds=per_token * len(job.readable.ids))
-                for job, row in zip(good, values, strict=True)
-            ]
-        )
-        return [
-            next(results) if isinstance(job, _Job) else SolutionScore((), self.name, reason=str(job)) for job in jobs
-        ]
+        return jobs
+
+    def compute(self, prompts: Sequence[Prompt]) -> list[list[float]]:
+        """The numbers at the reads of each prompt."""
+        return [row.tolist() for row in self._runner.scores(prompts)]
+
+    def unscored(self, reason: str) -> SolutionScore:
+        """The result of an item that could not be scored at all."""
+        return SolutionScore((), self.name, reason=reason)
+
+    def rendered(self, prompt: str | Sequence[int]) -> Prompt:
+        """A prompt that was rendered elsewhere, as text or as token ids, to be read at every step marker.
+
+        Here, and only here, text may spell structure: who gives a whole prompt means its markers.
+        """
+        if self.family.marker is None:
+            raise OptionError(f"Models of the family {self.family.name} have no step marker to read at.")
+        ids = self._encoder.encode_structure(prompt) if isinstance(prompt, str) else list(prompt)
+        if any(not 0 <= id < self._encoder.size for id in ids):
+            raise InputError(f"A token id is outside of the vocabulary, which ends at {self._encoder.size - 1}.")
+        marker = self._encoder.token(self.family.marker)
+        reads = tuple(at for at, id in enumerate(ids) if id == marker)
+        # What stands before the steps ends with a structure token: the question, which other prompts may share.
+        opening = ids[: reads[0]] if reads else []
+        prefix = max((at + 1 for at, id in enumerate(opening) if id in self._encoder.structure), default=0)
+        return Prompt(tuple(ids), reads, prefix)
 
     def _scores(self, bar: _Progress, cache: ScoreCache | None) -> Scores:
         scores = partial(self._runner.scores, done=bar.update)
         return scores if cache is None else cache.wrap(self.fingerprint, scores)
 
-    def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> _Job:
+    def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> Job:
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise InputError(f"Item {number} is not a pair of question and solution but {type(item).__name__}.")
         question, given = item
@@ -281,14 +353,15 @@ class Scorer:
                 )
         texts = [step.text for step in solution.steps]
         prompt = self.family.render(self._encoder, question, texts, system)
-        return _Job(solution, prompt, prompt.cut(self.max_tokens), tuple(self._warnings(question, solution)))
+        return Job(solution, prompt, prompt.cut(self.max_tokens), tuple(self._warnings(question, solution)))
 
     def _warnings(self, question: str, solution: Solution) -> Iterable[str]:
         for where, text in (("question", question), ("solution", solution.text)):
             for name in self._encoder.lookalikes(text):
                 yield f"The {where} contains {name!r}. It was read as text, not as structure."
 
-    def _result(self, job: _Job, values: list[float], seconds: float) -> SolutionScore:
+    def finish(self, job: Job, values: list[float], seconds: float) -> SolutionScore:
+        """The last half of scoring: a job and its numbers make a result."""
         steps = []
         for number, step in enumerate(job.solution.steps):
             value, status = self._status(values, number)
@@ -312,7 +385,7 @@ class Scorer:
             return None, "over_length"
         return (values[number], "scored") if math.isfinite(values[number]) else (None, "not_finite")
 
-    def _reason(self, job: _Job, steps: list[StepScore]) -> str | None:
+    def _reason(self, job: Job, steps: list[StepScore]) -> str | None:
         if not steps:
             return "The solution has no steps."
         statuses = {step.status for step in steps}

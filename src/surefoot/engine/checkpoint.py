@@ -61,15 +61,20 @@ AGAIN = "Delete the file and download or copy it again."
 
 def open_checkpoint(model: str | Path, revision: str | None = None) -> Checkpoint:
     """A folder as it is, or a model of the Hugging Face hub, downloaded if it is not yet in the local cache."""
-    folder = _find_folder(model, revision)
-    config_file = folder / "config.json"
-    if not config_file.is_file():
-        raise LoadError(f"{folder} has no config.json, so it is not a model folder.")
-    config = _read_json(config_file)
+    folder, config = open_config(model, revision)
     tensors: dict[str, TensorPlace] = {}
     for file in _weight_files(folder):
         tensors |= _list_tensors(file)
     return Checkpoint(folder, config, tensors)
+
+
+def open_config(model: str | Path, revision: str | None = None) -> tuple[Path, dict[str, Any]]:
+    """The folder of a model and its config.json, whether its weights are there or not."""
+    folder = _find_folder(model, revision)
+    config_file = folder / "config.json"
+    if not config_file.is_file():
+        raise LoadError(f"{folder} has no config.json, so it is not a model folder.")
+    return folder, _read_json(config_file)
 
 
 def _find_folder(model: str | Path, revision: str | None) -> Path:

@@ -42,6 +42,8 @@ class Family(ABC):
     """Prefixes of tensors that a checkpoint may hold and nobody needs."""
     own_tokens: ClassVar[tuple[str, ...]] = ()
     """Structure tokens that the vocabulary of a base model lacks, and that training adds."""
+    marker: ClassVar[str | None] = None
+    """The structure token at which every score is read, in families that have one."""
     goldens: ClassVar[tuple[Golden, ...]] = ()
 
     @abstractmethod

@@ -25,6 +25,7 @@ class Mini(TwoClassFamily):
     name = "mini"
     architectures = ("SurefootMiniForProcessRewardModel",)
     own_tokens = (SOLUTION, STEP, *NOTES)
+    marker = STEP
 
     def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
         """No system message: these models never saw one."""

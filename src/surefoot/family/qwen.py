@@ -46,6 +46,7 @@ class Qwen(TwoClassFamily):
     architectures = ("Qwen2ForProcessRewardModel",)
     unused_tensors = ("lm_head.",)
     own_tokens = (MARKER,)
+    marker = MARKER
     goldens = (
         Golden(
             models=("qwen2.5-math-prm-7b",),

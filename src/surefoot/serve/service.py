@@ -1,0 +1,119 @@
+"""A model that many callers share: preparing, queueing, answering.
+
+The rule: the event loop only passes things on. Text is split and encoded in threads, a few items at a time, so that
+neither a large request nor a large text holds up others; the engine has its own thread (see `batcher.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from surefoot import Scorer, SolutionScore
+from surefoot.errors import InputError, ServiceError, SurefootError
+from surefoot.prompt import Prompt
+from surefoot.scorer import Item, Job
+from surefoot.serve.batcher import Batcher, Row, Slice
+from surefoot.serve.settings import Settings
+
+logger = logging.getLogger("surefoot.serve")
+
+CHUNK_ITEMS = 32
+CHUNK_CHARS = 32_768
+ENGINE_FAILED = "The engine could not compute this item. The log of the service says why."
+
+Answer = TypeVar("Answer")
+
+
+class Service:
+    """One loaded model with its queue."""
+
+    def __init__(self, scorer: Scorer, settings: Settings, observe: Callable[[Slice], None] | None = None) -> None:
+        self.scorer = scorer
+        self.batcher = Batcher(
+            scorer.compute,
+            name=scorer.name,
+            linger=settings.linger,
+            slice_seconds=settings.slice_seconds,
+            queue_tokens=settings.queue_tokens,
+            observe=observe,
+        )
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="surefoot-prepare")
+
+    def close(self) -> None:
+        """Finishes what was accepted, then ends the threads."""
+        self.batcher.close()
+        self._threads.shutdown()
+
+    async def score(
+        self, items: Sequence[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
+    ) -> list[SolutionScore]:
+        """Like `Scorer.score_many`; an item that cannot be scored has its reason in its place."""
+        jobs: list[Job | InputError] = []
+        for chunk in _chunks(items):
+            prepare = partial(self.scorer.prepare, split=split, closing=closing, system=system, first=len(jobs))
+            jobs += await self.in_thread(partial(prepare, chunk))
+        good = [job for job in jobs if isinstance(job, Job)]
+        started = time.monotonic()
+        rows = iter(await self.compute([job.readable for job in good]))
+        per_token = (time.monotonic() - started) / max(1, sum(len(job.readable.ids) for job in good))
+
+        def result(job: Job | InputError) -> SolutionScore:
+            if isinstance(job, InputError):
+                return self.scorer.unscored(str(job))
+            row = next(rows)
+            if isinstance(row, Exception):
+                return self.scorer.unscored(ENGINE_FAILED)
+            return self.scorer.finish(job, row, per_token * len(job.readable.ids))
+
+        return [result(job) for job in jobs]
+
+    async def compute(self, prompts: Sequence[Prompt]) -> list[Row]:
+        """The numbers of the prompts. Cancelling this gives the place in the queue to others."""
+        ticket = self.batcher.submit(prompts)
+        rows = await asyncio.wrap_future(ticket.future)
+        for row in rows:
+            if isinstance(row, ServiceError):
+                raise row
+        return rows
+
+    async def pool(self, inputs: Sequence[str | Sequence[int]]) -> tuple[list[Prompt], list[list[float]]]:
+        """Prompts that were rendered elsewhere, and their numbers. All of them, or an error that names the first."""
+        prompts: list[Prompt] = []
+        for number, given in enumerate(inputs):
+            try:
+                prompt = await self.in_thread(partial(self.scorer.rendered, given))
+            except InputError as error:
+                raise InputError(f"Input {number}: {error}") from error
+            if len(prompt.ids) > self.scorer.max_tokens:
+                raise InputError(
+                    f"Input {number} has {len(prompt.ids)} tokens; the limit is {self.scorer.max_tokens}. Shorten it."
+                )
+            prompts.append(prompt)
+        rows = await self.compute([prompt.cut(len(prompt.ids)) for prompt in prompts])
+        for row in rows:
+            if isinstance(row, Exception):
+                raise SurefootError(ENGINE_FAILED) from row
+        return prompts, [row for row in rows if isinstance(row, list)]
+
+    async def in_thread(self, work: Callable[[], Answer]) -> Answer:
+        """Runs work that takes time, and is not the engine's, outside of the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
+    chunk: list[Item] = []
+    chars = 0
+    for item in items:
+        chunk.append(item)
+        chars += len(item[0]) + (len(item[1]) if isinstance(item[1], str) else sum(map(len, item[1])))
+        if len(chunk) >= CHUNK_ITEMS or chars >= CHUNK_CHARS:
+            yield chunk
+            chunk, chars = [], 0
+    if chunk:
+        yield chunk

@@ -66,3 +66,30 @@ def correct_prefix(scores: Scores, threshold: float = 0.5) -> float | None:
     if error is None:
         return None
     return 1.0 if error == -1 else error / len(scores)
+
+
+def soft_minimum_weights(scores: Sequence[float], temperature: float = 0.1) -> list[float]:
+    """The weight of each step in `soft_minimum`: together 1, and the more the lower the score."""
+    lowest = min(scores)
+    shares = [math.exp((lowest - score) / temperature) for score in scores]
+    total = math.fsum(shares)
+    return [share / total for share in shares]
+
+
+def soft_minimum(scores: Scores, temperature: float = 0.1) -> float | None:
+    """The average weighted towards the weakest steps, as in PURE: near 0 it is the minimum, when large the mean."""
+    known = _complete(scores)
+    if known is None:
+        return None
+    return math.fsum(w * s for w, s in zip(soft_minimum_weights(known, temperature), known, strict=True))
+
+
+def clipped(scores: Scores, ceiling: float = 0.5) -> float | None:
+    """What every step lacks to the ceiling, summed: 0.0 when none is below it, and never more."""
+    known = _complete(scores)
+    return None if known is None else math.fsum(min(score - ceiling, 0.0) for score in known)
+
+
+def first(scores: Scores) -> float | None:
+    """The first step, whatever became of the others."""
+    return scores[0] if scores else None

@@ -20,6 +20,9 @@ StepStatus = Literal["scored", "over_length", "not_finite"]
 
 SolutionStatus = Literal["scored", "partial", "unscored"]
 
+NO_STEPS = "The solution has no steps."
+"""The reason of a solution that was read and has no step in it; any other reason without steps: it was not read."""
+
 Scale = Literal["probability", "margin", "log_ratio"]
 """What a score is: a probability between 0 and 1, a difference of two of them between -1 and 1, or a log-ratio of two
 models without bounds."""

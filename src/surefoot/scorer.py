@@ -31,7 +31,7 @@ from surefoot.engine.weights import load_weights
 from surefoot.errors import InputError, MissingDependencyError, OptionError
 from surefoot.family import Family, TextEncoder, find_family
 from surefoot.prompt import Prompt
-from surefoot.result import SolutionScore, StepScore, StepStatus
+from surefoot.result import NO_STEPS, SolutionScore, StepScore, StepStatus
 from surefoot.score_cache import ScoreCache, Scores
 from surefoot.solution import Solution
 from surefoot.split import split as split_solution
@@ -387,7 +387,7 @@ class Scorer:
 
     def _reason(self, job: Job, steps: list[StepScore]) -> str | None:
         if not steps:
-            return "The solution has no steps."
+            return NO_STEPS
         statuses = {step.status for step in steps}
         if job.prompt.prefix >= self.max_tokens:
             return f"The question alone takes {job.prompt.prefix} tokens; the limit is {self.max_tokens}."

@@ -1,0 +1,223 @@
+"""Rewards: sums of named terms, and None as soon as one that is needed is missing."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import surefoot
+from surefoot import aggregate
+from surefoot.errors import InputError, OptionError
+from surefoot.result import NO_STEPS, Scale, SolutionScore, StepScore
+from surefoot.reward import (
+    AGGREGATIONS,
+    ON_PROBABILITIES,
+    RECIPES,
+    Missing,
+    Reward,
+    Term,
+    answered,
+    find_recipe,
+    inside,
+    outcome,
+    process,
+    stepped,
+)
+from surefoot.split import split
+
+QUESTION = "What is 2 + 3 * 4?"
+SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
+
+
+def scored(*scores: float | None, answer: str | None = None, scale: Scale = "probability") -> SolutionScore:
+    """A result with these scores, as the scorer would make it."""
+    steps = tuple(
+        StepScore("some words", 20 * at, 20 * at + 10, score, "over_length" if score is None else "scored", at)
+        for at, score in enumerate(scores)
+    )
+    reason = NO_STEPS if not scores else "1 step ends past the limit." if None in scores else None
+    return SolutionScore(steps, "a model", answer=answer, reason=reason, scale=scale)
+
+
+def test_the_seed_recipe_is_that_of_the_original_scorer() -> None:
+    result = RECIPES["seed"](scored(0.9, 0.8, 0.4, 0.7))
+    assert result.terms == {"final": 0.7, "mean": pytest.approx(0.7), "correct-prefix": 0.5}
+    assert result.value == pytest.approx(0.45 * 0.7 + 0.35 * 0.7 + 0.20 * 0.5)
+    assert result.reason is None
+
+
+def test_a_real_score_gives_the_aggregates_of_its_result(scorer: surefoot.Scorer) -> None:
+    score = scorer.score(QUESTION, SOLUTION)
+    for name in ("mean", "min", "final", "product"):
+        assert RECIPES[name](score).value == getattr(score, name)
+    full = RECIPES["outcome+process"](score, "14")
+    assert score.min is not None
+    assert full.value == pytest.approx(0.7 + 0.3 * score.min)
+    assert full.score is score
+    assert json.loads(json.dumps(full.to_dict()))["score"]["steps"][0]["text"] == "3 * 4 = 12."
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=6), st.sampled_from(sorted(RECIPES)))
+@settings(max_examples=400, deadline=None)
+def test_a_missing_score_is_never_a_number(scores: list[float | None], name: str) -> None:
+    result = RECIPES[name](scored(*scores, answer="14"), "14")
+    needed = {term.name for term in RECIPES[name].terms if term.weight}
+    missing = [term for term in needed if result.terms[term] is None]
+    assert (result.value is None) == bool(missing)
+    assert (result.reason is None) == (result.value is not None)
+    if None in scores and name not in ("final", "outcome"):
+        assert result.value is None
+    if not scores and name != "outcome":
+        assert result.value is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "value", "reason"),
+    [
+        ("14", "14", 1.0, None),
+        ("\\frac{28}{2}", "14.0", 1.0, None),
+        ("15", "14", 0.0, None),
+        (None, "14", 0.0, None),  # the policy stated none: wrong
+        ("14", None, None, "no gold answer was given"),  # nobody told us: unknown
+        (None, None, None, "no gold answer was given"),
+        ("14", "  ", None, "the gold answer is empty"),
+        ("14", "3 * 4 is 12, and 2 more is 14.\n#### 14", 1.0, None),
+        ("12", "3 * 4 is 12, and 2 more is 14.\n#### 14", 0.0, None),
+        ("x" * 3000, "14", None, "it could not be decided"),
+    ],
+)
+def test_outcome(answer: str | None, gold: str | None, value: float | None, reason: str | None) -> None:
+    result = RECIPES["outcome"](scored(0.9, answer=answer), gold)
+    assert result.value == value
+    assert result.terms == {"outcome": value}
+    assert result.reason is None if reason is None else reason in (result.reason or "")
+
+
+def test_a_solution_that_was_not_read_has_no_outcome(scorer: surefoot.Scorer) -> None:
+    broken, empty = scorer.score_stream([(QUESTION, "half a pair: \ud800"), (QUESTION, "  ")])
+    result = RECIPES["outcome"](broken, "14")
+    assert result.value is None
+    assert "surrogate" in (result.reason or "")
+    assert RECIPES["outcome"](empty, "14").value == 0.0, "an empty solution was read: its outcome is wrong"
+    for term in (answered(), stepped()):
+        assert isinstance(term.read(broken, None), Missing)
+        assert term.read(empty, None) == 0.0
+    assert isinstance(inside().read(empty, None), Missing)
+
+
+def test_what_an_empty_solution_earns_is_the_users_decision(scorer: surefoot.Scorer) -> None:
+    broken, empty = scorer.score_stream([(QUESTION, "half a pair: \ud800"), (QUESTION, "")])
+    assert RECIPES["min"](empty).value is None
+    strict = Reward("strict", RECIPES["min"].terms, empty=-1.0)
+    assert strict(empty).value == -1.0
+    assert strict(broken).value is None
+    assert strict(scored(0.5, None)).value is None, "what is too long for the model is not empty"
+
+
+def test_no_wrong_answer_earns_as_much_as_a_right_one() -> None:
+    for name in ("outcome+process", "outcome+process+format"):
+        best_wrong = RECIPES[name](scored(1.0, 1.0, answer="15"), "14").value
+        worst_right = RECIPES[name](scored(0.0, 0.0, answer="14"), "14").value
+        assert best_wrong is not None
+        assert worst_right is not None
+        assert best_wrong < worst_right
+
+
+def test_format_terms_read_the_shape_of_the_solution() -> None:
+    text = "Let us see.\nStep 1: 3 * 4 = 12.\nFinal Answer: 12\nHope that helps!"
+    steps = split(text)
+    score = SolutionScore(
+        tuple(StepScore(s.text, s.start, s.end, 0.5, "scored", s.index, s.kind) for s in steps.steps),
+        "a model",
+        answer=steps.answer,
+        outside=steps.outside,
+    )
+    assert answered().read(score, None) == 1.0
+    assert stepped().read(score, None) == 1.0
+    assert stepped(at_least=2).read(score, None) == 0.0, "the closing answer is no step of reasoning"
+    outer = len("Let us see.") + len("Hope that helps!")
+    inner = len("3 * 4 = 12.") + len("Final Answer: 12")
+    assert inside().read(score, None) == pytest.approx(inner / (inner + outer))
+
+
+def test_scores_on_another_scale_are_refused_where_they_cannot_be_weighed() -> None:
+    score = scored(-3.0, 2.0, answer="14", scale="log_ratio")
+    for name, expected in (("mean", -0.5), ("min", -3.0), ("final", 2.0)):
+        assert RECIPES[name](score).value == expected
+    for name in ("seed", "product", "geometric-mean", "clip", "outcome+process"):
+        with pytest.raises(OptionError, match="needs probabilities.*'log_ratio'"):
+            RECIPES[name](score, "14")
+    for name in ON_PROBABILITIES:
+        with pytest.raises(OptionError, match="on probabilities only"):
+            process(name, any_scale=True)
+    assert RECIPES["outcome"](score, "14").value == 1.0
+
+
+def test_a_term_without_weight_is_logged_and_not_needed() -> None:
+    recipe = RECIPES["min"].plus(outcome(weight=0.0), process("mean", weight=0.0), name="min, watched")
+    assert not recipe.needs_gold
+    result = recipe(scored(0.9, 0.5))
+    assert result.value == 0.5
+    assert result.terms == {"min": 0.5, "outcome": None, "mean": pytest.approx(0.7)}
+
+
+def test_a_term_that_is_not_finite_is_missing() -> None:
+    recipe = RECIPES["min"].plus(Term("odd", lambda score, gold: float("nan")))
+    result = recipe(scored(0.9))
+    assert result.value is None
+    assert "odd" in (result.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: find_recipe("best"), "no recipe 'best'.*seed"),
+        (lambda: process("median"), "aggregation='median'.*soft-min"),
+        (lambda: process("min", temperature=1.0), "does not take these options"),
+        (lambda: process("soft-min", temperature=0.0), "not above 0"),
+        (lambda: Reward("nothing", (process("min", weight=0.0),)), "no term with a weight"),
+        (lambda: Reward("twice", (process("min"), process("min"))), "two terms of one name"),
+        (lambda: Reward("r", (process("min"),), empty=float("inf")), "no reward"),
+        (lambda: process("min", weight=float("nan")), "finite"),
+    ],
+)
+def test_mistakes_are_named(make: object, message: str) -> None:
+    assert callable(make)
+    with pytest.raises(OptionError, match=message):
+        make()
+
+
+def test_a_gold_answer_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InputError, match="gold answer is int"):
+        RECIPES["outcome"](scored(0.9, answer="14"), 14)  # type: ignore[arg-type]
+
+
+def test_recipes_travel_to_other_processes() -> None:
+    for recipe in RECIPES.values():
+        copy = pickle.loads(pickle.dumps(recipe))
+        assert copy(scored(0.9, 0.2, answer="14"), "14").value == recipe(scored(0.9, 0.2, answer="14"), "14").value
+
+
+def test_soft_minimum_lies_between_the_minimum_and_the_mean() -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        scores = [rng.random() for _ in range(rng.randint(1, 9))]
+        low, high = min(scores), aggregate.mean(scores)
+        soft = aggregate.soft_minimum(scores, 0.1)
+        assert soft is not None
+        assert high is not None
+        assert low - 1e-12 <= soft <= high + 1e-12
+        assert aggregate.soft_minimum(scores, 1e-4) == pytest.approx(low, abs=1e-3)
+        assert aggregate.soft_minimum(scores, 1e6) == pytest.approx(high, abs=1e-5)
+    assert aggregate.soft_minimum([0.9, None]) is None
+
+
+def test_every_aggregation_of_nothing_is_none() -> None:
+    for function in AGGREGATIONS.values():
+        assert function([]) is None
+        assert function([None]) is None

@@ -18,10 +18,24 @@ from surefoot.split import split
 
 if TYPE_CHECKING:
     from surefoot import evaluate
+    from surefoot.client import AsyncClient, Client, connect
     from surefoot.scorer import Scorer, load
 
 __version__ = "0.1.0"
-__all__ = ["Scorer", "Solution", "SolutionScore", "Step", "StepScore", "SurefootError", "evaluate", "load", "split"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Scorer",
+    "Solution",
+    "SolutionScore",
+    "Step",
+    "StepScore",
+    "SurefootError",
+    "connect",
+    "evaluate",
+    "load",
+    "split",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,6 +43,8 @@ def __getattr__(name: str) -> Any:
         from surefoot import scorer
 
         return getattr(scorer, name)
-    if name == "evaluate":
-        return import_module("surefoot.evaluate")
+    if name in ("AsyncClient", "Client"):
+        return getattr(import_module("surefoot.client"), name)
+    if name in ("connect", "evaluate"):
+        return import_module(f"surefoot.{name}")
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

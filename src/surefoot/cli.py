@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import surefoot
 from surefoot.cli_eval import add_eval
 from surefoot.errors import InputError, SurefootError
+from surefoot.serve.command import add_serve
 from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
 from surefoot.train.command import add_train_command
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
 
     add_eval(commands, _add_model_options, _load)
+    add_serve(commands, _add_model_options)
     add_train_command(commands)
     return parser
 
@@ -84,11 +86,13 @@ SCORE = (
 )
 
 
-def _add_model_options(parser: argparse.ArgumentParser, *, positional: bool = False, required: bool = True) -> None:
+def _add_model_options(
+    parser: argparse.ArgumentParser, *, positional: bool = False, required: bool = True, model: bool = True
+) -> None:
     about = "folder or hub id of a PRM"
     if positional:
         parser.add_argument("model", metavar="MODEL", help=about)
-    else:
+    elif model:
         parser.add_argument("--model", required=required, help=about)
     parser.add_argument("--revision", help="branch, tag or commit on the hub")
     parser.add_argument("--quantize", choices=("nf4", "int8"), help="linear layers in 4 bits, or in 8 (CPU only)")

@@ -144,7 +144,7 @@ class SolutionScore:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SolutionScore:
-        """The result whose `to_dict` this is. What follows from the steps, such as the mean, is not read but derived."""
+        """The result whose `to_dict` this is. What follows from the steps, such as the mean, is derived anew."""
         try:
             taken = {field.name: data[field.name] for field in fields(cls) if field.name in data}
             return cls(

@@ -30,6 +30,7 @@ from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import InputError, MissingDependencyError, OptionError
 from surefoot.family import Family, TextEncoder, find_family
+from surefoot.pair import Item, read_pair, require_unicode
 from surefoot.prompt import Prompt
 from surefoot.result import NO_STEPS, SolutionScore, StepScore, StepStatus
 from surefoot.score_cache import ScoreCache, Scores
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from surefoot.session import Session
 
 logger = logging.getLogger("surefoot")
-
-Item = tuple[str, str | Sequence[str]]
 
 
 def load(
@@ -168,7 +167,7 @@ class Scorer:
         self.fingerprint = fingerprint
         """What this model computes, as a hash: see `engine.fingerprint`."""
         self._encoder = encoder
-        self._runner = runner
+        self._runner: Any = runner
 
     def score(
         self,
@@ -336,21 +335,12 @@ class Scorer:
         return scores if cache is None else cache.wrap(self.fingerprint, scores)
 
     def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> Job:
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            raise InputError(f"Item {number} is not a pair of question and solution but {type(item).__name__}.")
-        question, given = item
-        if not isinstance(question, str):
-            raise InputError(f"The question of item {number} is {type(question).__name__}, not a string.")
+        question, given = read_pair(item, number)
         try:
             solution = split_solution(given, split, closing=closing)
         except InputError as error:
             raise InputError(f"Item {number}: {error}") from error
-        for name, text in (("question", question), ("solution", solution.text)):
-            if not _is_unicode(text):
-                raise InputError(
-                    f"The {name} of item {number} holds half of a surrogate pair, which is no character. Repair it "
-                    'where the text was made, or drop it: text.encode("utf-8", "ignore").decode().'
-                )
+        require_unicode(question, solution.text, number)
         texts = [step.text for step in solution.steps]
         prompt = self.family.render(self._encoder, question, texts, system)
         return Job(solution, prompt, prompt.cut(self.max_tokens), tuple(self._warnings(question, solution)))
@@ -424,11 +414,3 @@ class _Progress:
         rate = self._tokens / (time.perf_counter() - self._started)
         self._bar.set_postfix_str(f"{rate:,.0f} tokens/s", refresh=False)
         self._bar.update(self._done - self._bar.n)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -203,10 +204,8 @@ class Batcher:
                 ticket.rows[entry.place] = row
                 ticket.left -= 1
                 if ticket.left == 0:
-                    try:
+                    with suppress(InvalidStateError):  # the caller may have left in the meantime
                         ticket.future.set_result(ticket.rows)
-                    except InvalidStateError:
-                        pass  # the caller left in the meantime
 
     def _next_slice(self) -> list[_Entry] | None:
         with self._changed:

@@ -99,7 +99,7 @@ class Metrics:
 
     def text(self) -> str:
         """Everything, as Prometheus reads it."""
-        parts = (
+        parts: tuple[Counter | Gauge | Histogram, ...] = (
             self.requests,
             self.items,
             self.seconds,

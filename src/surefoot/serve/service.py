@@ -16,8 +16,9 @@ from typing import TypeVar
 
 from surefoot import Scorer, SolutionScore
 from surefoot.errors import InputError, ServiceError, SurefootError
+from surefoot.pair import Item
 from surefoot.prompt import Prompt
-from surefoot.scorer import Item, Job
+from surefoot.scorer import Job
 from surefoot.serve.batcher import Batcher, Row, Slice
 from surefoot.serve.settings import Settings
 

@@ -6,16 +6,20 @@ request is repeated in the refusal.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from surefoot import SolutionScore
+from pydantic.config import JsonDict
 
 SplitRule = Literal["auto", "steps", "paragraphs", "lines"]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ONE_OF = {"oneOf": [{"required": ["solution"]}, {"required": ["steps"]}]}
+
+
+def _without_default(schema: JsonDict) -> None:
+    """A field that may be left out, but has no value that could be sent in its stead."""
+    del schema["default"]
 
 
 class _Request(BaseModel):
@@ -28,12 +32,8 @@ class Item(_Request):
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=ONE_OF)  # type: ignore[typeddict-item]
 
     question: str
-    solution: str = Field(
-        "", description="The solution as the model wrote it.", json_schema_extra=lambda s: s.pop("default")
-    )
-    steps: list[str] = Field(
-        [], description="The solution as ready steps.", json_schema_extra=lambda s: s.pop("default")
-    )
+    solution: str = Field("", description="The solution as the model wrote it.", json_schema_extra=_without_default)
+    steps: list[str] = Field([], description="The solution as ready steps.", json_schema_extra=_without_default)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Item:
@@ -60,6 +60,19 @@ class ScoreRequest(_Scoring):
 
     items: list[Item]
     threshold: Probability = Field(0.5, description="A step is right above it: for first_error and correct_prefix.")
+
+
+class RewardItem(Item):
+    """A solution, and the reference answer that recipes with an outcome need."""
+
+    gold: str | None = None
+
+
+class RewardRequest(_Scoring):
+    """Solutions to reward."""
+
+    items: list[RewardItem]
+    recipe: str = Field("seed", description="One of the recipes of surefoot.reward.")
 
 
 class Step(BaseModel):
@@ -106,6 +119,21 @@ class ScoreReply(BaseModel):
     results: list[Result]
 
 
+class Rewarded(BaseModel):
+    """A reward, or the reason why there is none."""
+
+    value: float | None
+    terms: dict[str, float | None]
+    reason: str | None
+    score: Result | None
+
+
+class RewardReply(BaseModel):
+    """Rewards in the order of the items."""
+
+    rewards: list[Rewarded]
+
+
 class PoolingRequest(BaseModel):
     """vLLM's request for token_classify. Fields that are not named here are ignored, as vLLM does."""
 
@@ -125,9 +153,9 @@ class PoolingRequest(BaseModel):
         """As a list, also when a single prompt was given."""
         if isinstance(self.input, str):
             return [self.input]
-        if self.input and isinstance(self.input[0], int):
-            return [self.input]  # type: ignore[list-item]
-        return list(self.input)  # type: ignore[arg-type]
+        given: list[str | int | list[int]] = [*self.input]
+        numbers = [id for id in given if isinstance(id, int)]
+        return [numbers] if numbers else [one for one in given if not isinstance(one, int)]
 
 
 class Pooled(BaseModel):
@@ -135,7 +163,7 @@ class Pooled(BaseModel):
 
     index: int
     object: Literal["pooling"] = "pooling"
-    data: list[tuple[float, float]]
+    data: list[tuple[float, float] | None]
 
 
 class Usage(BaseModel):
@@ -195,11 +223,6 @@ class Health(BaseModel):
     """Whether the process is there."""
 
     status: str
-
-
-def result_data(result: SolutionScore, threshold: float) -> dict[str, Any]:
-    """A result as it travels."""
-    return result.to_dict(threshold)
 
 
 def mistakes(error: ValidationError, shown: int = 5) -> str:

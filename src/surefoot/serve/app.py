@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -32,20 +33,26 @@ from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.gate import Gate, error_reply
 from surefoot.serve.house import House
 from surefoot.serve.openapi import describe
-from surefoot.serve.service import Service
+from surefoot.serve.service import FEW_STEPS, Service
 from surefoot.serve.settings import Settings
 from surefoot.serve.wire import PoolingRequest, RewardRequest, ScoreRequest, mistakes
 
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LARGE_BODY = 65_536
 """Bytes above which a body is read in a thread."""
-MANY_ITEMS = 16
-"""Items above which a reply is written in a thread."""
 READ_ON = 4
 """How many times the limit of a body is read and thrown away, so that its sender is there to hear the refusal."""
 
 Body = TypeVar("Body", bound=BaseModel)
 Data = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The body of a reply, and what the log says of it."""
+
+    body: bytes
+    notes: Data
 
 
 class RefusedError(Exception):
@@ -82,7 +89,7 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
 
         return reply
 
-    def post(path: str, kind: type[Body], work: Callable[[House, Body], Awaitable[Data]]) -> Route:
+    def post(path: str, kind: type[Body], work: Callable[[House, Body], Awaitable[Answer]]) -> Route:
         return Route(path, partial(_work, house, kind, work), methods=["POST"])
 
     routes = [
@@ -114,14 +121,14 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
 
 
 async def _work(
-    house: House, kind: type[Body], work: Callable[[House, Body], Awaitable[Data]], request: Request
+    house: House, kind: type[Body], work: Callable[[House, Body], Awaitable[Answer]], request: Request
 ) -> Response:
     """A POST route: from the body to the reply."""
     try:
         raw = await _read_body(request, house.settings.max_body_bytes)
         body = await _parsed(kind, raw)
         timeout = _timeout(house, request, getattr(body, "timeout", None))
-        data = await _attended(house, request, work(house, body), timeout)
+        answer = await _attended(house, request, work(house, body), timeout)
     except RefusedError as refused:
         return refused.reply
     except (InputError, OptionError) as error:
@@ -134,20 +141,23 @@ async def _work(
         return error_reply(503, "stopping", str(error), 1)
     except ServiceError:
         return error_reply(503, "engine_unreachable", "The engine behind this service does not answer.", 5)
-    request.scope["surefoot"].notes |= data.pop("notes", {})
-    many = max((len(value) for value in data.values() if isinstance(value, list)), default=0)
-    return await asyncio.to_thread(_json, data) if many > MANY_ITEMS else _json(data)
+    request.scope["surefoot"].notes |= answer.notes
+    return Response(answer.body, media_type="application/json")
 
 
-async def _score(house: House, body: ScoreRequest) -> Data:
+async def _score(house: House, body: ScoreRequest) -> Answer:
     service = _checked(house, body.model, body.items)
     results = await service.score(
         [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
     )
-    return {"results": [result.to_dict(body.threshold) for result in results], "notes": _count(house, service, results)}
+
+    def written() -> bytes:
+        return _encoded({"results": [result.to_dict(body.threshold) for result in results]})
+
+    return Answer(await _where_it_fits(service, results, written), _count(house, service, results))
 
 
-async def _reward(house: House, body: RewardRequest) -> Data:
+async def _reward(house: House, body: RewardRequest) -> Answer:
     recipe = find_recipe(body.recipe)
     service = _checked(house, body.model, body.items)
     results = await service.score(
@@ -158,14 +168,18 @@ async def _reward(house: House, body: RewardRequest) -> Data:
         await service.in_thread(partial(recipe, result, item.gold))
         for result, item in zip(results, body.items, strict=True)
     ]
-    return {"rewards": [reward.to_dict() for reward in rewards], "notes": _count(house, service, results)}
+
+    def written() -> bytes:
+        return _encoded({"rewards": [reward.to_dict() for reward in rewards]})
+
+    return Answer(await _where_it_fits(service, results, written), _count(house, service, results))
 
 
-async def _pooling(house: House, body: PoolingRequest) -> Data:
+async def _pooling(house: House, body: PoolingRequest) -> Answer:
     service = _checked(house, body.model, body.inputs)
     prompts, rows = await service.pool(body.inputs)
     tokens = sum(len(prompt.ids) for prompt in prompts)
-    return {
+    data = {
         "id": f"pool-{uuid.uuid4().hex}",
         "object": "list",
         "created": int(time.time()),
@@ -180,8 +194,14 @@ async def _pooling(house: House, body: PoolingRequest) -> Data:
             "completion_tokens": 0,
             "prompt_tokens_details": None,
         },
-        "notes": {"items": len(prompts), "tokens": tokens},
     }
+    return Answer(_encoded(data), {"items": len(prompts), "tokens": tokens})
+
+
+async def _where_it_fits(service: Service, results: Sequence[SolutionScore], write: Callable[[], bytes]) -> bytes:
+    """Writes a short reply at once and a long one in a thread."""
+    few = sum(len(result.steps) for result in results) <= FEW_STEPS
+    return write() if few else await service.in_thread(write)
 
 
 def _classes(score: float) -> list[float] | None:
@@ -252,7 +272,7 @@ def _timeout(house: House, request: Request, asked: float | None) -> float:
     return min(asked or house.settings.timeout, house.settings.timeout) - spent
 
 
-async def _attended(house: House, request: Request, work: Awaitable[Data], timeout: float) -> Data:
+async def _attended(house: House, request: Request, work: Awaitable[Answer], timeout: float) -> Answer:
     """Does the work unless the caller leaves or the time is over."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(request.receive())
@@ -297,5 +317,8 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 def _json(data: Data) -> Response:
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return Response(body.encode(), media_type="application/json")
+    return Response(_encoded(data), media_type="application/json")
+
+
+def _encoded(data: Data) -> bytes:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()

@@ -26,6 +26,8 @@ logger = logging.getLogger("surefoot.serve")
 
 CHUNK_ITEMS = 32
 CHUNK_CHARS = 32_768
+FEW_STEPS = 64
+"""Steps whose results are made on the spot: handing them to a thread would take longer."""
 ENGINE_FAILED = "The engine could not compute this item. The log of the service says why."
 
 Answer = TypeVar("Answer")
@@ -61,13 +63,18 @@ class Service:
             jobs += await self.in_thread(partial(prepare, chunk))
         good = [job for job in jobs if isinstance(job, Job)]
         started = time.monotonic()
-        rows = iter(await self.compute([job.readable for job in good]))
+        rows = await self.compute([job.readable for job in good])
         per_token = (time.monotonic() - started) / max(1, sum(len(job.readable.ids) for job in good))
+        finish = partial(self._finish, jobs, rows, per_token)
+        return finish() if sum(len(job.solution.steps) for job in good) <= FEW_STEPS else await self.in_thread(finish)
+
+    def _finish(self, jobs: list[Job | InputError], rows: list[Row], per_token: float) -> list[SolutionScore]:
+        waiting = iter(rows)
 
         def result(job: Job | InputError) -> SolutionScore:
             if isinstance(job, InputError):
                 return self.scorer.unscored(str(job))
-            row = next(rows)
+            row = next(waiting)
             if isinstance(row, Exception):
                 return self.scorer.unscored(ENGINE_FAILED)
             return self.scorer.finish(job, row, per_token * len(job.readable.ids))

@@ -13,24 +13,29 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.errors import SurefootError
 from surefoot.result import SolutionScore, StepScore
+from surefoot.reward import Reward, RewardResult
 from surefoot.solution import Solution, Step
 from surefoot.split import split
 
 if TYPE_CHECKING:
     from surefoot import evaluate
     from surefoot.client import AsyncClient, Client, connect
+    from surefoot.connect.source import compute_reward
     from surefoot.scorer import Scorer, load
 
 __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "Client",
+    "Reward",
+    "RewardResult",
     "Scorer",
     "Solution",
     "SolutionScore",
     "Step",
     "StepScore",
     "SurefootError",
+    "compute_reward",
     "connect",
     "evaluate",
     "load",
@@ -47,4 +52,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("surefoot.client"), name)
     if name in ("connect", "evaluate"):
         return import_module(f"surefoot.{name}")
+    if name == "compute_reward":
+        from surefoot.connect import source
+
+        return source.compute_reward
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

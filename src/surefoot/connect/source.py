@@ -1,0 +1,147 @@
+"""Where an adapter's rewards come from: one scorer per process, loaded when it is first needed.
+
+The rule: a sample that cannot be read has no reward and says why, and costs the others of its batch nothing. A scorer
+that cannot be loaded or reached is an error: training must not go on without it in silence.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import surefoot
+from surefoot.errors import InputError, MissingDependencyError
+from surefoot.result import SolutionScore
+from surefoot.reward import Reward, RewardResult, find_recipe
+
+DEFAULT_MODEL = "Qwen/Qwen2.5-Math-PRM-7B"
+"""The model of adapters that are given none, unless the variable SUREFOOT_MODEL names another."""
+
+
+class CanScore(Protocol):
+    """What an adapter asks of a scorer; `surefoot.Scorer` and the client of a server both have it."""
+
+    @property
+    def score_many(self) -> Callable[..., list[SolutionScore]]:
+        """Takes pairs of question and solution, and `split=` and the like if asked; gives scores in their order."""
+
+
+Model = str | Path | CanScore
+"""A hub id or folder, the address of a server (`http://...`), or anything that can score."""
+
+_USUAL = {"split": "auto", "closing": True, "system": None}
+_lock = threading.Lock()
+_scorers: dict[Hashable, CanScore] = {}
+
+
+def find_scorer(model: Model | None = None, **options: Any) -> CanScore:
+    """The scorer of this process for `model`: loaded with `options` when it is first asked for, then shared by all."""
+    if model is None:
+        model = os.environ.get("SUREFOOT_MODEL", DEFAULT_MODEL)
+    if not isinstance(model, str | Path):
+        return model
+    key = (str(model), tuple(sorted((name, str(value)) for name, value in options.items())))
+    with _lock:
+        if key not in _scorers:
+            _scorers[key] = _open(model, options)
+        return _scorers[key]
+
+
+def _open(model: str | Path, options: Mapping[str, Any]) -> CanScore:
+    if not str(model).startswith(("http://", "https://")):
+        return surefoot.load(model, **options)
+    try:
+        client = import_module("surefoot.client")
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Asking a server needs surefoot.client, which does not import: {error}."
+        ) from error
+    return cast("CanScore", client.Client(str(model), **options))
+
+
+def _forget() -> None:
+    """A forked process gets its own scorer: threads, locks and devices do not survive a fork."""
+    global _lock
+    _lock = threading.Lock()
+    _scorers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+class Source:
+    """Rewards for batches of completions: a model, a recipe, and how to read the solutions.
+
+    `load` holds options for `surefoot.load` (or the client). Nothing is loaded before the first batch.
+    """
+
+    def __init__(
+        self,
+        model: Model | None = None,
+        recipe: str | Reward = "seed",
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+        load: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.recipe = find_recipe(recipe)
+        # Only what was asked for is passed on, so that a scorer need not know every option.
+        asked = {"split": split, "closing": closing, "system": system}
+        self._how = {name: value for name, value in asked.items() if value != _USUAL[name]}
+        self._load = dict(load or {})
+
+    @property
+    def scorer(self) -> CanScore:
+        """The scorer, loaded now if it was not yet."""
+        return find_scorer(self.model, **self._load)
+
+    def rewards(
+        self, questions: Sequence[Any], solutions: Sequence[Any], golds: Sequence[Any] | None = None
+    ) -> list[RewardResult]:
+        """The reward of every solution, scored together. Gold answers may be any plain value: numbers become text."""
+        golds = [None] * len(questions) if golds is None else golds
+        if not len(questions) == len(solutions) == len(golds):
+            raise InputError(
+                f"There are {len(questions)} questions, {len(solutions)} solutions and {len(golds)} gold answers; "
+                "give one of each a sample."
+            )
+        scores = self.scores(list(zip(questions, solutions, strict=True)))
+        return [self._reward(score, gold) for score, gold in zip(scores, golds, strict=True)]
+
+    def scores(self, items: Sequence[tuple[Any, Any]]) -> list[SolutionScore]:
+        """The scores of pairs of question and solution. One that cannot be read is unscored and says why."""
+        if not items:
+            return []
+        scorer = self.scorer
+        try:
+            return scorer.score_many(items, **self._how)
+        except InputError as error:
+            if len(items) == 1:
+                return [SolutionScore((), getattr(scorer, "name", str(self.model)), reason=str(error))]
+        # One of them is malformed. Which one is found by halving, so that the others are still scored together.
+        middle = len(items) // 2
+        return self.scores(items[:middle]) + self.scores(items[middle:])
+
+    def _reward(self, score: SolutionScore, gold: Any) -> RewardResult:
+        return self.recipe(score, None if gold is None else str(gold))
+
+
+def compute_reward(
+    question: str,
+    solution: str | Sequence[str],
+    gold: str | None = None,
+    *,
+    model: Model | None = None,
+    recipe: str | Reward = "seed",
+    split: str = "auto",
+    **load: Any,
+) -> RewardResult:
+    """The reward of one solution. The model is loaded once per process; `load` holds options for `surefoot.load`."""
+    return Source(model, recipe, split=split, load=load).rewards([question], [solution], [gold])[0]

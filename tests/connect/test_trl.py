@@ -1,0 +1,169 @@
+"""Rewards in TRL: its real trainers call them, log them, and are not poisoned by what could not be scored."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
+
+import surefoot
+from surefoot.connect.trl import async_reward_function, reward_function
+from surefoot.errors import InputError
+from surefoot.testing import write_base
+
+QUESTION = "What is 2 + 3 * 4?"
+SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture(scope="module")
+def short(checkpoint: Path, scorer: surefoot.Scorer) -> surefoot.Scorer:
+    """A scorer with room for the question and half of what the policy writes."""
+    return surefoot.load(checkpoint, max_tokens=scorer.score(QUESTION, "x").tokens + 25)
+
+
+def policy(folder: Path) -> dict[str, Any]:
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"), eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
+    tokenizer.chat_template = TEMPLATE
+    return {"model": LlamaForCausalLM.from_pretrained(folder), "processing_class": tokenizer}
+
+
+def settings(folder: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "output_dir": str(folder),
+        "max_steps": 3,
+        "per_device_train_batch_size": 8,
+        "num_generations": 4,
+        "max_completion_length": 40,
+        "learning_rate": 1e-3,
+        "logging_steps": 1,
+        "report_to": [],
+        "save_strategy": "no",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "seed": 1,
+    } | more
+
+
+def dataset(conversational: bool) -> Dataset:
+    questions = [QUESTION, "Add 3 and 4."]
+    prompts: list[Any] = [[{"role": "user", "content": q}] for q in questions] if conversational else questions
+    return Dataset.from_dict({"prompt": prompts * 4, "answer": ["14", "7"] * 4})
+
+
+def test_grpo_trains_on_it(policy_folder: Path, short: surefoot.Scorer, tmp_path: Path) -> None:
+    reward = reward_function(short, "min", gold="answer")
+    trainer = GRPOTrainer(
+        **policy(policy_folder),
+        reward_funcs=reward,
+        args=GRPOConfig(**settings(tmp_path)),
+        train_dataset=dataset(conversational=False),
+    )
+    before = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    trainer.train()
+    logs = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert len(logs) == 3
+    for entry in logs:
+        assert 0.0 <= entry["rewards/surefoot_min/mean"] <= 1.0
+        assert entry["reward"] == pytest.approx(entry["surefoot/min"], abs=1e-6), "only what was scored is averaged"
+        assert math.isfinite(entry["loss"])
+        assert math.isfinite(entry["grad_norm"])
+        assert entry["surefoot/watch/steps"] >= 1
+    unscored = [entry["surefoot/watch/unscored"] for entry in logs]
+    assert 0 < max(unscored) < 1, f"the limit of this test must part the completions: {unscored}"
+    after = dict(trainer.model.named_parameters())
+    assert any(not value.equal(after[name]) for name, value in before.items())
+    table = trainer._logs
+    assert {"step_scores", "not_rewarded"} <= set(table["extra"])
+    rows = zip(table["rewards"]["surefoot_min"], table["advantages"], table["extra"]["not_rewarded"], strict=True)
+    missing = [(reward, advantage) for reward, advantage, reason in rows if reason]
+    assert missing
+    assert all(math.isnan(reward) and advantage == 0.0 for reward, advantage in missing), "passed over, not 0.0"
+
+
+@pytest.mark.parametrize("make", [reward_function, async_reward_function])
+def test_rloo_and_conversations(
+    policy_folder: Path, scorer: surefoot.Scorer, tmp_path: Path, make: Callable[..., Any]
+) -> None:
+    trainer = RLOOTrainer(
+        **policy(policy_folder),
+        reward_funcs=make(scorer, "outcome+process", gold="answer"),
+        args=RLOOConfig(**settings(tmp_path, max_steps=1)),
+        train_dataset=dataset(conversational=True),
+    )
+    trainer.train()
+    entry = next(entry for entry in trainer.state.log_history if "reward" in entry)
+    assert entry["surefoot/outcome"] == 0.0, "a random policy is not right"
+    assert entry["reward"] == pytest.approx(0.3 * entry["surefoot/min"], abs=1e-6)
+    assert entry["rewards/surefoot_outcome_process/mean"] == pytest.approx(entry["reward"], abs=1e-6)
+
+
+def test_the_coroutine_function_is_one(scorer: surefoot.Scorer) -> None:
+    assert inspect.iscoroutinefunction(async_reward_function(scorer, "min"))
+    assert not inspect.iscoroutinefunction(reward_function(scorer, "min"))
+
+
+def test_the_contract(scorer: surefoot.Scorer) -> None:
+    """The keywords of trl 1.16, with columns that nobody asked for, in both formats."""
+    columns: dict[str, list[Any]] = {}
+    metrics: dict[str, float] = {}
+    reward = reward_function(scorer, "outcome+process", gold="answer")
+    texts = [SOLUTION, "", SOLUTION.replace("14", "15"), SOLUTION + "\ud800"]
+    standard = reward(
+        prompts=[QUESTION] * 4,
+        completions=texts,
+        completion_ids=[[1]] * 4,
+        answer=["14"] * 4,
+        level=[1, 2, 3, 4],
+        trainer_state=object(),
+        log_extra=columns.__setitem__,
+        log_metric=metrics.__setitem__,
+    )
+    assert [value is None for value in standard] == [False, True, False, True]
+    assert standard[0] is not None
+    assert standard[2] is not None
+    assert standard[0] > 0.7 > 0.3 >= standard[2]
+    assert json.loads(columns["step_scores"][0]) == pytest.approx(
+        scorer.score(QUESTION, SOLUTION).step_scores, abs=1e-5
+    )
+    assert [bool(reason) for reason in columns["not_rewarded"]] == [False, True, False, True]
+    assert metrics["surefoot/outcome"] == pytest.approx(1 / 3), "the empty one has a wrong outcome, the broken one none"
+    assert metrics["surefoot/watch/unscored"] == 0.5
+    system = {"role": "system", "content": "Be brief."}
+    talks = reward(
+        prompts=[[system, {"role": "user", "content": QUESTION}]] * 4,
+        completions=[[{"role": "assistant", "content": text}] for text in texts],
+        answer=["14"] * 4,
+    )
+    assert talks == [None if value is None else pytest.approx(value, abs=1e-5) for value in standard]
+    parts = [{"role": "assistant", "content": [{"type": "text", "text": SOLUTION}]}]
+    asked = reward_function(scorer, "outcome+process", gold="answer", question="problem")
+    found = asked(prompts=["A template around it"], completions=[parts], answer=[14], problem=[QUESTION])
+    assert found == [pytest.approx(standard[0], abs=1e-5)]
+
+
+def test_mistakes_are_named(scorer: surefoot.Scorer) -> None:
+    with pytest.raises(InputError, match='gold="answer"'):
+        reward_function(scorer, "outcome")(prompts=[QUESTION], completions=[SOLUTION], solution=["14"])
+    with pytest.raises(InputError, match="no column 'gold'. It has: solution"):
+        reward_function(scorer, "outcome", gold="gold")(prompts=[QUESTION], completions=[SOLUTION], solution=["14"])
+    with pytest.raises(InputError, match="no message of the user"):
+        reward_function(scorer, "min")(prompts=[[{"role": "system", "content": "x"}]], completions=[SOLUTION])

@@ -36,3 +36,7 @@ class CacheError(SurefootError):
 
 class ServiceError(SurefootError):
     """A scoring service that cannot be reached, refused the work, or gave an answer that cannot be read."""
+
+
+class UnscoredError(SurefootError):
+    """A sample without a reward, in a trainer that has no way to pass over it."""

@@ -1,0 +1,161 @@
+"""Rewards for OpenRLHF: what `/get_reward` is asked and answers, and the same as a Python file.
+
+The rule: the body and the reply are exactly those of OpenRLHF 0.11. A sample without a reward is null in `rewards`;
+OpenRLHF cannot pass over a sample and stops on it, unless `missing` names a number for it.
+
+    --reward.remote_url http://127.0.0.1:8000/get_reward     a Surefoot server answers with `get_reward`
+    --reward.remote_url rewards.py                           a file with: reward_func = OpenRLHFReward("mini", "min")
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from surefoot.connect.gather import Gather
+from surefoot.connect.source import Model, Source
+from surefoot.errors import InputError, OptionError
+from surefoot.result import SolutionScore
+from surefoot.reward import Reward, RewardResult
+
+logger = logging.getLogger("surefoot")
+
+STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>", "<pad>")
+"""Special tokens that end a response; queries come with them."""
+
+# The last turn of the user, as the chat templates in use write it.
+_TURNS = (
+    re.compile(r".*<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL),
+    re.compile(r".*<\|start_header_id\|>user<\|end_header_id\|>\n\n(.*?)<\|eot_id\|>", re.DOTALL),
+    re.compile(r".*<start_of_turn>user\n(.*?)<end_of_turn>", re.DOTALL),
+    re.compile(r".*\[INST\](.*?)\[/INST\]", re.DOTALL),
+)
+
+
+class OpenRLHFReward:
+    """A `reward_func` for OpenRLHF, and the answer to its `/get_reward`. Nothing is loaded before the first sample.
+
+    `question` is a regular expression whose first group is the question in a prompt. Without it the last turn of the
+    user is found in the usual chat templates; a prompt that has none of them is the question. `missing` is the reward
+    of a sample that has none. `options` are those of `Source`: split, system, load, ...
+    """
+
+    def __init__(
+        self,
+        model: Model | None = None,
+        recipe: str | Reward = "seed",
+        *,
+        missing: float | None = None,
+        question: str | None = None,
+        stops: Sequence[str] = STOPS,
+        wait: float = 0.01,
+        **options: Any,
+    ) -> None:
+        if missing is not None and not math.isfinite(missing):
+            raise OptionError(f"missing={missing} is no reward. Give a finite number, or None.")
+        self.source = Source(model, recipe, **options)
+        self._missing, self._stops = missing, tuple(stops)
+        self._turns = _TURNS if question is None else (re.compile(question, re.DOTALL),)
+        self._gather: Gather[tuple[str, str, Any], RewardResult] = Gather(self._rewards, wait=wait)
+
+    def __call__(
+        self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any
+    ) -> dict[str, Any]:
+        """OpenRLHF calls this with one sample, from many threads; those that arrive together are scored together."""
+        asked = self._samples({"query": queries, "prompts": prompts, "labels": labels})
+        return self._reply([future.result() for future in [self._gather.submit(sample) for sample in asked]])
+
+    def get_reward(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to the body of one request; lists may be empty."""
+        return self._reply(self._rewards(self._samples(body)))
+
+    def _samples(self, body: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+        if not isinstance(body, Mapping):
+            raise InputError(f'The body is {type(body).__name__}; send {{"query": [...], "prompts": [...], ...}}.')
+        missing = [name for name in ("query", "prompts") if not isinstance(body.get(name), list | tuple)]
+        if missing:
+            raise InputError(f"The body has no list {' and no list '.join(map(repr, missing))}.")
+        labels = body.get("labels")
+        columns = [body["query"], body["prompts"], [None] * len(body["query"]) if labels is None else labels]
+        if len({len(column) for column in columns}) > 1:
+            sizes = ", ".join(str(len(column)) for column in columns)
+            raise InputError(f"query, prompts and labels have different lengths: {sizes}.")
+        return list(zip(*columns, strict=True))
+
+    def _rewards(self, samples: Sequence[tuple[str, str, Any]]) -> list[RewardResult]:
+        pairs = [self._response(query, prompt) for query, prompt, _ in samples]
+        # Without --data.label_key every label is an empty string.
+        golds = [None if label in (None, "") else label for _, _, label in samples]
+        # A response that was not found is None, which is no text, so it is unscored; its reason is put right.
+        results = self.source.rewards([self._question(prompt) for _, prompt, _ in samples], pairs, golds)
+        return [
+            _not_found(self.source.recipe, result) if pair is None else result
+            for pair, result in zip(pairs, results, strict=True)
+        ]
+
+    def _response(self, query: Any, prompt: Any) -> str | None:
+        """What follows the prompt in a query, without the special tokens that end it."""
+        if not isinstance(query, str) or not isinstance(prompt, str) or not query.startswith(prompt):
+            return None
+        response, before = query[len(prompt) :], None
+        while response != before:
+            before = response
+            for stop in self._stops:
+                response = response.rstrip().removesuffix(stop)
+        return response
+
+    def _question(self, prompt: Any) -> Any:
+        if not isinstance(prompt, str):
+            return prompt
+        found = next((match for turn in self._turns if (match := turn.match(prompt))), None)
+        return found[1].strip() if found else prompt
+
+    def _reply(self, results: Sequence[RewardResult]) -> dict[str, Any]:
+        rewards = [self._missing if result.value is None else result.value for result in results]
+        for result in results:
+            if result.value is None:
+                logger.error("A sample has no reward, it is sent as %s: %s", self._missing, result.reason)
+        return {"rewards": rewards, "scores": [self._score(r) for r in results], "extra_logs": self._logs(results)}
+
+    def _score(self, result: RewardResult) -> float | None:
+        """What OpenRLHF filters by, from 0 to 1: whether the answer is right, else the reward itself."""
+        known = result.terms.get("outcome")
+        value = result.value if known is None else known
+        return self._missing if value is None else value
+
+    def _logs(self, results: Sequence[RewardResult]) -> dict[str, float]:
+        """OpenRLHF needs a number under each key for every sample, so only terms that cannot be missing are logged."""
+        if not results:
+            return {}
+        columns = {"scored": [float(result.value is not None) for result in results]}
+        columns["steps"] = [float(len(result.score.steps) if result.score else 0) for result in results]
+        for term in self.source.recipe.terms if self._missing is None else ():
+            values = [result.terms[term.name] for result in results]
+            if term.weight and None not in values:
+                columns[term.name] = [value for value in values if value is not None]
+        return {name: math.fsum(values) / len(values) for name, values in columns.items()}
+
+
+def _not_found(recipe: Reward, result: RewardResult) -> RewardResult:
+    reason = "the query does not begin with its prompt, so the response is not known"
+    score = SolutionScore((), result.score.model if result.score else "", reason=reason)
+    return RewardResult(None, dict.fromkeys((term.name for term in recipe.terms), None), reason, score)
+
+
+@cache
+def _shared(**options: Any) -> OpenRLHFReward:
+    return OpenRLHFReward(**options)
+
+
+def get_reward(body: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """The reply to the body of a `/get_reward` request; `options` are those of `OpenRLHFReward`."""
+    return _shared(**options).get_reward(body)
+
+
+def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any) -> dict[str, Any]:
+    """The function that OpenRLHF looks for in a Python file; the variable SUREFOOT_MODEL names its model."""
+    return _shared()(queries, prompts, labels)

@@ -1,0 +1,104 @@
+"""Rewards for verl, as its custom reward function.
+
+The rule: verl asks for one sample a call, from many coroutines or threads at once; calls that arrive together are
+scored together. Beside `score` only plain numbers with the same keys for every sample are returned, because verl makes
+an array of each key.
+
+    reward.custom_reward_function.path=pkg://surefoot.connect.verl
+    +reward.custom_reward_function.reward_kwargs.model=mini
+    +reward.custom_reward_function.reward_kwargs.recipe=outcome+process
+
+verl cannot pass over a sample. What it gets for one without a reward is `missing`: see `surefoot.connect.missing`, and
+`surefoot.connect.verl_manager` for a way to leave such samples out of GRPO.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from surefoot.connect.gather import Gather
+from surefoot.connect.missing import Missing, check_missing, number
+from surefoot.connect.source import Model, Source
+from surefoot.errors import InputError
+from surefoot.reward import Reward, RewardResult
+
+Asked = tuple[Any, Any, Any]
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    question_key: str = "question",
+    missing: Missing = "raise",
+    reward_router_address: str | None = None,
+    reward_model_tokenizer: Any = None,
+    **options: Any,
+) -> dict[str, float]:
+    """The reward of one sample, with its terms. `options` are `model`, `recipe`, `split` and those of `surefoot.load`.
+
+    The question stands in `extra_info[question_key]`; verl's example datasets put it there.
+    """
+    check_missing(missing)
+    asked = (question_in(extra_info, question_key), solution_str, ground_truth)
+    return as_dict(gather_for(**options).submit(asked).result(), missing)
+
+
+async def compute_score_async(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    question_key: str = "question",
+    missing: Missing = "raise",
+    reward_router_address: str | None = None,
+    reward_model_tokenizer: Any = None,
+    **options: Any,
+) -> dict[str, float]:
+    """As `compute_score`. No thread waits for it, so that any number of samples can be scored together."""
+    check_missing(missing)
+    asked = (question_in(extra_info, question_key), solution_str, ground_truth)
+    return as_dict(await asyncio.wrap_future(gather_for(**options).submit(asked)), missing)
+
+
+def question_in(extra_info: Mapping[str, Any] | None, key: str) -> Any:
+    """The question of a sample."""
+    if not extra_info or key not in extra_info:
+        raise InputError(
+            f"extra_info has no {key!r}, so there is no question. It has: {', '.join(extra_info or {}) or 'nothing'}. "
+            "Put the question there when the dataset is made, or name its key: question_key=..."
+        )
+    return extra_info[key]
+
+
+@cache
+def gather_for(
+    model: Model | None = None,
+    recipe: str | Reward = "seed",
+    *,
+    split: str = "auto",
+    closing: bool = True,
+    wait: float = 0.01,
+    **load: Any,
+) -> Gather[Asked, RewardResult]:
+    """The one place of this process where samples for this model and recipe come together."""
+    source = Source(model, recipe, split=split, closing=closing, load=load)
+    return Gather(lambda asked: source.rewards(*(list(column) for column in zip(*asked, strict=True))), wait=wait)
+
+
+def as_dict(result: RewardResult, missing: Missing) -> dict[str, float]:
+    """What verl is told: the reward, whether there is one, how many steps, and each term (NaN where there is none)."""
+    terms = {name: math.nan if value is None else value for name, value in result.terms.items()}
+    return {
+        "score": number(result, missing),
+        "scored": float(result.value is not None),
+        "steps": float(len(result.score.steps) if result.score else 0),
+        **{f"surefoot/{name}": value for name, value in terms.items()},
+    }

@@ -1,0 +1,199 @@
+"""Rewards in OpenRLHF: the body, the reply, and its own client code driving both."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+import surefoot
+from surefoot.connect.openrlhf import OpenRLHFReward, get_reward
+from surefoot.errors import InputError, OptionError
+from surefoot.testing import qwen_tokenizer_json
+
+QUESTION = "What is 2 + 3 * 4?"
+SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
+CHAT = f"<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+LLAMA = (
+    f"<|start_header_id|>user<|end_header_id|>\n\n{QUESTION}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+)
+
+
+@pytest.fixture(scope="module")
+def lowest(scorer: surefoot.Scorer) -> float:
+    low = scorer.score(QUESTION, SOLUTION).min
+    assert low is not None
+    return low
+
+
+@pytest.mark.parametrize(
+    ("prompt", "end"),
+    [
+        (CHAT, "<|im_end|>"),
+        (CHAT, "<|im_end|>\n<|endoftext|><|endoftext|>"),
+        (LLAMA, "<|eot_id|>"),
+        (f"<s>[INST] {QUESTION} [/INST]", "</s>"),
+        (f"<start_of_turn>user\n{QUESTION}<end_of_turn>\n<start_of_turn>model\n", "<end_of_turn>"),
+        (QUESTION, ""),
+    ],
+)
+def test_question_and_response_are_found(scorer: surefoot.Scorer, lowest: float, prompt: str, end: str) -> None:
+    body = {"query": [prompt + SOLUTION + end], "prompts": [prompt], "labels": ["14"]}
+    reply = OpenRLHFReward(scorer, "outcome+process").get_reward(body)
+    assert reply["rewards"] == [pytest.approx(0.7 + 0.3 * lowest, abs=1e-5)]
+    assert reply["scores"] == [1.0]
+    assert reply["extra_logs"] == {"scored": 1.0, "steps": 3.0, "outcome": 1.0, "min": pytest.approx(lowest, abs=1e-5)}
+    assert json.loads(json.dumps(reply, allow_nan=False)) == reply
+
+
+def test_the_question_of_a_template_of_ones_own(scorer: surefoot.Scorer, lowest: float) -> None:
+    prompt = f"Solve step by step.\nProblem: {QUESTION}\nSolution:\n"
+    reward = OpenRLHFReward(scorer, "min", question=r".*Problem: (.*?)\nSolution:")
+    body = {"query": [prompt + SOLUTION], "prompts": [prompt], "labels": [""]}
+    assert reward.get_reward(body)["rewards"] == [pytest.approx(lowest, abs=1e-5)]
+
+
+def test_empty_lists_are_answered(scorer: surefoot.Scorer) -> None:
+    """With several addresses, OpenRLHF 0.11.0 sends empty lists to all but the first."""
+    empty: dict[str, list[Any]] = {"query": [], "prompts": [], "labels": []}
+    assert get_reward(empty, model=scorer, recipe="min") == {"rewards": [], "scores": [], "extra_logs": {}}
+    assert OpenRLHFReward("a model that is never loaded")([], [], []) == {"rewards": [], "scores": [], "extra_logs": {}}
+
+
+def test_what_has_no_reward_is_null_or_what_its_owner_says(scorer: surefoot.Scorer) -> None:
+    queries = [CHAT + SOLUTION, CHAT, "another prompt" + SOLUTION, CHAT + SOLUTION]
+    body = {"query": queries, "prompts": [CHAT] * 4, "labels": ["14", "14", "14", ""]}
+    reply = OpenRLHFReward(scorer, "outcome+process").get_reward(body)
+    assert [reward is None for reward in reply["rewards"]] == [False, True, True, True]
+    assert reply["scores"] == [1.0, 0.0, None, None], "an empty response is wrong; the others are not known"
+    assert reply["extra_logs"]["scored"] == 0.25
+    assert "min" not in reply["extra_logs"]
+    decided = OpenRLHFReward(scorer, "outcome+process", missing=-1.0).get_reward(body)
+    assert decided["rewards"][1:] == [-1.0] * 3
+    assert set(decided["extra_logs"]) == {"scored", "steps"}
+
+
+def test_mistakes_are_named(scorer: surefoot.Scorer) -> None:
+    reward = OpenRLHFReward(scorer, "min")
+    with pytest.raises(InputError, match="no list 'query'"):
+        reward.get_reward({"prompts": [], "labels": []})
+    with pytest.raises(InputError, match="different lengths: 1, 1, 2"):
+        reward.get_reward({"query": ["a"], "prompts": ["a"], "labels": ["1", "2"]})
+    with pytest.raises(InputError, match="The body is list"):
+        reward.get_reward([])  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="missing=nan"):
+        OpenRLHFReward(scorer, "min", missing=float("nan"))
+
+
+# --- with the package's own client code --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def agent() -> ModuleType:
+    """`openrlhf.utils.agent` itself. The packages around it import deepspeed and vLLM, which it does not need."""
+    pytest.importorskip("aiohttp", reason="make test-verl runs these")
+    found = importlib.util.find_spec("openrlhf")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("make test-verl runs these")
+    root = Path(found.submodule_search_locations[0])
+    for name, folder in (("openrlhf", root), ("openrlhf.utils", root / "utils")):
+        package = ModuleType(name)
+        package.__path__ = [str(folder)]
+        sys.modules[name] = package
+    return importlib.import_module("openrlhf.utils.agent")
+
+
+class Engine:
+    """The place of vLLM: it says what it is told to say, in tokens."""
+
+    def __init__(self, tokens: list[int]) -> None:
+        self._output = SimpleNamespace(token_ids=tokens, finish_reason="stop", logprobs=None)
+
+    async def generate(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(outputs=[self._output])
+
+
+class Words:
+    """The calls that OpenRLHF makes to a transformers tokenizer, on the real vocabulary."""
+
+    def __init__(self) -> None:
+        self.tokenizer = Tokenizer.from_str(qwen_tokenizer_json())
+
+    def __call__(self, text: str, **_: Any) -> dict[str, torch.Tensor]:
+        return {"input_ids": torch.tensor([self.tokenizer.encode(text).ids])}
+
+    def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        text: str = self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        return text
+
+
+def executed(agent: ModuleType, target: str | list[str], response: str, count: int = 1) -> list[dict[str, Any]]:
+    """What OpenRLHF's executor makes of a response, `count` of them at once."""
+    words = Words()
+    executor = agent.SingleTurnAgentExecutor(target)
+    engine = Engine(words.tokenizer.encode(response + "<|im_end|>").ids)
+    params = SimpleNamespace(max_tokens=256, logprobs=None)
+
+    async def run() -> list[dict[str, Any]]:
+        return list(
+            await asyncio.gather(*(executor.execute(CHAT, "14", params, 1024, words, engine) for _ in range(count)))
+        )
+
+    return asyncio.run(run())
+
+
+def test_openrlhf_asks_over_http(agent: ModuleType, scorer: surefoot.Scorer, lowest: float) -> None:
+    reward = OpenRLHFReward(scorer, "outcome+process")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            reply = json.dumps(reward.get_reward(body), allow_nan=False).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(reply)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}/get_reward"
+        found = executed(agent, [address, address], SOLUTION)[0]
+        nothing = executed(agent, address, "")[0]
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert found["reward"] == [pytest.approx(0.7 + 0.3 * lowest, abs=1e-5)]
+    assert found["scores"] == [1.0]
+    assert found["extra_logs"]["steps"] == 3.0
+    assert nothing["reward"] == [None]
+    with pytest.raises((TypeError, RuntimeError)):
+        torch.tensor([nothing["reward"]])  # what OpenRLHF does next: it stops there, and does not train on 0.0
+
+
+def test_openrlhf_loads_a_file(
+    agent: ModuleType, checkpoint: Path, lowest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rewards.py"
+    file.write_text(
+        "from surefoot.connect.openrlhf import OpenRLHFReward\n"
+        f"reward_func = OpenRLHFReward({str(checkpoint)!r}, 'outcome+process', wait=0.2)\n"
+    )
+    found = executed(agent, str(file), SOLUTION, count=6)
+    assert [one["reward"] for one in found] == [[pytest.approx(0.7 + 0.3 * lowest, abs=1e-5)]] * 6
+    monkeypatch.setenv("SUREFOOT_MODEL", str(checkpoint))
+    shipped = executed(agent, str(Path(surefoot.__file__).parent / "connect" / "openrlhf.py"), SOLUTION)[0]
+    assert 0 < shipped["reward"][0] < 1

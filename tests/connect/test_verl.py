@@ -1,0 +1,236 @@
+"""Rewards in verl: loaded by its own loader, asked by its own reward loop. `make test-verl` brings verl along."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+import surefoot
+from surefoot.connect import source as source_module
+from surefoot.connect import verl as adapter
+from surefoot.connect.verl import compute_score, compute_score_async
+from surefoot.errors import InputError, OptionError, UnscoredError
+from surefoot.result import SolutionScore
+from surefoot.testing import byte_tokenizer_json
+
+QUESTION = "What is 2 + 3 * 4?"
+SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
+WRONG = SOLUTION.replace("14", "15")
+KEYS = {"score", "scored", "steps", "surefoot/outcome", "surefoot/min"}
+
+
+class Counting:
+    """A real scorer that counts its calls."""
+
+    def __init__(self, scorer: surefoot.Scorer) -> None:
+        self.scorer = scorer
+        self.calls: list[int] = []
+
+    def score_many(self, items: list[Any], **options: Any) -> list[SolutionScore]:
+        self.calls.append(len(items))
+        return self.scorer.score_many(items, **options)
+
+
+@pytest.fixture
+def model(scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """What the name `small` loads in this test."""
+    counting = Counting(scorer)
+    monkeypatch.setattr(source_module, "_scorers", {("small", ()): counting})
+    adapter.gather_for.cache_clear()
+    return counting
+
+
+def asked(solution: Any, gold: str | None = "14") -> dict[str, Any]:
+    return {
+        "data_source": "test",
+        "solution_str": solution,
+        "ground_truth": gold,
+        "extra_info": {"question": QUESTION, "split": "train"},
+        "model": "small",
+        "recipe": "outcome+process",
+    }
+
+
+def test_calls_from_threads_and_coroutines_are_scored_together(model: Counting, scorer: surefoot.Scorer) -> None:
+    solutions = [SOLUTION, WRONG] * 8
+    with ThreadPoolExecutor(16) as pool:
+        from_threads = list(pool.map(lambda text: compute_score(**asked(text), wait=0.2), solutions))
+    assert sum(model.calls) == 16
+    assert len(model.calls) <= 4, model.calls
+    model.calls.clear()
+
+    async def at_once() -> list[dict[str, float]]:
+        return await asyncio.gather(*(compute_score_async(**asked(text), wait=0.2) for text in solutions))
+
+    from_coroutines = asyncio.run(at_once())
+    assert len(model.calls) <= 4, model.calls
+    for text, one, other in zip(solutions, from_threads, from_coroutines, strict=True):
+        assert set(one) == KEYS
+        low = scorer.score(QUESTION, text).min
+        assert low is not None
+        assert one["score"] == pytest.approx(0.7 * (text == SOLUTION) + 0.3 * low, abs=1e-5)
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_what_has_no_reward_stops_the_training_unless_its_owner_decides(model: Counting) -> None:
+    with pytest.raises(UnscoredError, match="has no reward: min: The solution has no steps"):
+        compute_score(**asked(""))
+    with pytest.raises(UnscoredError, match="no gold answer"):
+        compute_score(**asked(SOLUTION, None))
+    decided = compute_score(**asked(""), missing=-0.5)
+    assert decided["score"] == -0.5
+    assert decided["scored"] == 0.0
+    assert decided["surefoot/outcome"] == 0.0
+    assert math.isnan(decided["surefoot/min"])
+    assert math.isnan(compute_score(**asked(""), missing="nan")["score"])
+    assert set(decided) == KEYS, "verl makes an array of every key, so that all samples need them all"
+
+
+def test_mistakes_are_named(model: Counting) -> None:
+    with pytest.raises(InputError, match="no 'question'.*It has: split"):
+        compute_score(**asked(SOLUTION) | {"extra_info": {"split": "train"}})
+    with pytest.raises(OptionError, match="missing='zero'"):
+        compute_score(**asked(SOLUTION), missing="zero")  # type: ignore[arg-type]
+    assert compute_score(**asked(SOLUTION) | {"extra_info": {"problem": QUESTION}}, question_key="problem")["scored"]
+
+
+# --- with the package itself -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("verl", reason="make test-verl runs these")
+    folder = tmp_path_factory.mktemp("tokenizer")
+    (folder / "tokenizer.json").write_text(byte_tokenizer_json("<|endoftext|>"))
+    names = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
+    PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **names).save_pretrained(folder)
+    return folder
+
+
+def settings(tokenizer_folder: Path, function: str | None, manager: str, **more: Any) -> Any:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.create(
+        {
+            "actor_rollout_ref": {"model": {"path": str(tokenizer_folder), "tokenizer_path": None}},
+            "algorithm": {"adv_estimator": "surefoot_grpo"},
+            "reward": {
+                "custom_reward_function": {
+                    "path": "pkg://surefoot.connect.verl" if function else None,
+                    "name": function or "compute_score",
+                    "reward_kwargs": {"model": "small", "recipe": "outcome+process", "wait": 0.2, **more},
+                },
+                "reward_manager": {
+                    "source": "register" if manager == "naive" else "importlib",
+                    "name": manager,
+                    "module": {"path": "pkg://surefoot.connect.verl_manager"},
+                },
+                "reward_model": {"enable": False},
+            },
+        }
+    )
+
+
+def batch(folder: Path, solutions: list[str]) -> Any:
+    """A batch as verl's agent loop hands it to the reward loop, padded on the right."""
+    from tensordict import TensorDict
+    from transformers import AutoTokenizer
+    from verl import DataProto
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    rows = [[*tokenizer.encode(text), tokenizer.eos_token_id] for text in solutions]
+    width = max(map(len, rows))
+    responses = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    prompts = torch.ones(len(rows), 2, dtype=torch.int64)
+    tensors = {"prompts": prompts, "responses": responses, "attention_mask": torch.cat([prompts, mask], 1)}
+
+    def column(values: list[Any]) -> Any:
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array
+
+    fields = {
+        "data_source": column(["test"] * len(rows)),
+        "reward_model": column([{"ground_truth": "14"}] * len(rows)),
+        "extra_info": column([{"question": QUESTION} for _ in rows]),
+        "raw_prompt": column([[{"role": "user", "content": QUESTION}]] * len(rows)),
+        "uid": column(["one group"] * len(rows)),
+    }
+    return DataProto(batch=TensorDict(tensors, batch_size=len(rows)), non_tensor_batch=fields)
+
+
+@pytest.mark.parametrize(
+    ("function", "manager"),
+    [("compute_score", "naive"), ("compute_score_async", "naive"), (None, "SurefootRewardManager")],
+)
+def test_verls_reward_loop(
+    tokenizer_folder: Path, model: Counting, scorer: surefoot.Scorer, function: str | None, manager: str
+) -> None:
+    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+
+    data = batch(tokenizer_folder, [SOLUTION, WRONG, SOLUTION, WRONG])
+
+    async def run() -> list[dict[str, Any]]:
+        worker = RewardLoopWorker(settings(tokenizer_folder, function, manager))
+        found: list[dict[str, Any]] = await worker.compute_score_batch(data)
+        return found
+
+    found = asyncio.run(run())
+    assert len(model.calls) <= 2, model.calls
+    for solution, one in zip([SOLUTION, WRONG] * 2, found, strict=True):
+        low = scorer.score(QUESTION, solution).min
+        assert low is not None
+        assert one["reward_score"] == pytest.approx(0.7 * (solution == SOLUTION) + 0.3 * low, abs=1e-5)
+        assert set(one["reward_extra_info"]) == KEYS
+    for key in KEYS:
+        assert np.array([one["reward_extra_info"][key] for one in found]).dtype == np.float64
+
+
+def test_grpo_leaves_out_what_has_no_reward(tokenizer_folder: Path, model: Counting) -> None:
+    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+    from verl.trainer.ppo.reward import resolve_reward_manager_cls
+
+    solutions = [SOLUTION, WRONG, "", SOLUTION.replace("12", "13")]
+    data = batch(tokenizer_folder, solutions)
+    config = settings(tokenizer_folder, None, "SurefootRewardManager")
+
+    async def run() -> list[float]:
+        worker = RewardLoopWorker(config)
+        return [one["reward_score"] for one in await worker.compute_score_batch(data)]
+
+    scores = asyncio.run(run())
+    assert [math.isnan(score) for score in scores] == [False, False, True, False]
+    manager = resolve_reward_manager_cls(config)
+    rewards, mask = manager.assemble_rm_scores(data, scores), data.batch["attention_mask"][:, 2:]
+    groups = data.non_tensor_batch["uid"]
+    whole, _ = get_adv_estimator_fn("surefoot_grpo")(rewards.clone(), mask, index=groups, config=None)
+    assert whole.isfinite().all()
+    assert not whole[2].any(), "no reward, no push"
+    rest = [0, 1, 3]
+    alone, _ = get_adv_estimator_fn("grpo")(rewards[rest], mask[rest], index=groups[rest])
+    torch.testing.assert_close(whole[rest], alone)
+    assert whole[0].any()
+
+
+def test_without_that_estimator_a_missing_reward_stops_verl(tokenizer_folder: Path, model: Counting) -> None:
+    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+
+    data = batch(tokenizer_folder, [SOLUTION, ""])
+    config = settings(tokenizer_folder, None, "SurefootRewardManager")
+    config.algorithm.adv_estimator = "grpo"
+
+    async def run() -> None:
+        await RewardLoopWorker(config).compute_score_batch(data)
+
+    with pytest.raises(UnscoredError, match="missing=NUMBER"):
+        asyncio.run(run())

@@ -141,6 +141,39 @@ def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
     assert "outcome+process" in reply.json()["error"]["message"]
 
 
+def test_openrlhf_gets_its_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
+    from surefoot.reward import find_recipe
+
+    prompt = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+    body = {"query": [f"{prompt}{SOLUTION}<|im_end|>"], "prompts": [prompt], "labels": ["14"]}
+    data = http.post("/get_reward?recipe=outcome%2Bprocess", json=body).json()
+    expected = find_recipe("outcome+process")(scorer.score(QUESTION, SOLUTION), "14")
+    assert data["rewards"] == pytest.approx([expected.value], abs=1e-5)
+    assert data["scores"] == [1.0]
+    assert http.post("/get_reward", json={"query": [], "prompts": [], "labels": []}).json()["rewards"] == []
+    lost = {"query": ["another text"], "prompts": [prompt], "labels": [""]}
+    assert http.post("/get_reward", json=lost).json()["rewards"] == [None]
+    assert http.post("/get_reward?missing=-1", json=lost).json()["rewards"] == [-1.0]
+    for wrong in ("?recipe=none", "?missing=x", "?split=words", "?spilt=lines", "?model=other"):
+        assert http.post(f"/get_reward{wrong}", json=body).status_code == 422
+    assert http.post("/get_reward", json={**body, "labels": []}).status_code == 422
+
+
+def test_who_leaves_get_reward_frees_the_place(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
+    url, house = service
+    batcher = house.services[scorer.name].batcher
+    with scorer._runner.lock:
+        body = {"query": [f"{QUESTION} {SOLUTION}"], "prompts": [QUESTION], "labels": None}
+        busy = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}})
+        busy.start()
+        wait_until(lambda: batcher.tokens > 0)
+        before = batcher.tokens
+        reply = httpx.post(f"{url}/get_reward", json=body, headers={"X-Request-Timeout": "0.3"})
+        assert reply.status_code == 504
+        wait_until(lambda: batcher.tokens == before)
+    busy.join()
+
+
 def test_pooling_speaks_vllm(http: httpx.Client, scorer: surefoot.Scorer) -> None:
     steps = ["3 * 4 = 12.", "2 + 12 = 14."]
     prompt = scorer.family.render(scorer._encoder, QUESTION, steps)

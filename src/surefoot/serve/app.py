@@ -27,19 +27,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from surefoot import Scorer, SolutionScore
+from surefoot.connect.openrlhf import OpenRLHFReward
 from surefoot.errors import InputError, OptionError, ServiceError
 from surefoot.reward import find_recipe
 from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.gate import Gate, error_reply
 from surefoot.serve.house import House
 from surefoot.serve.openapi import describe
-from surefoot.serve.service import FEW_STEPS, Service
+from surefoot.serve.service import FEW_STEPS, Blocking, Service
 from surefoot.serve.settings import Settings
-from surefoot.serve.wire import PoolingRequest, RewardRequest, ScoreRequest, mistakes
+from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest, mistakes
+from surefoot.split import SPLIT_RULES
 
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LARGE_BODY = 65_536
 """Bytes above which a body is read in a thread."""
+GET_REWARD_PARAMETERS = ("recipe", "model", "split", "missing")
 READ_ON = 4
 """How many times the limit of a body is read and thrown away, so that its sender is there to hear the refusal."""
 
@@ -89,7 +92,7 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
 
         return reply
 
-    def post(path: str, kind: type[Body], work: Callable[[House, Body], Awaitable[Answer]]) -> Route:
+    def post(path: str, kind: type[Body], work: Callable[[House, Body, Request], Awaitable[Answer]]) -> Route:
         return Route(path, partial(_work, house, kind, work), methods=["POST"])
 
     routes = [
@@ -102,6 +105,7 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
         Route("/v1/models", models),
         post("/v1/score", ScoreRequest, _score),
         post("/v1/reward", RewardRequest, _reward),
+        post("/get_reward", GetRewardRequest, _get_reward),
         post("/pooling", PoolingRequest, _pooling),
     ]
 
@@ -121,14 +125,14 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
 
 
 async def _work(
-    house: House, kind: type[Body], work: Callable[[House, Body], Awaitable[Answer]], request: Request
+    house: House, kind: type[Body], work: Callable[[House, Body, Request], Awaitable[Answer]], request: Request
 ) -> Response:
     """A POST route: from the body to the reply."""
     try:
         raw = await _read_body(request, house.settings.max_body_bytes)
         body = await _parsed(kind, raw)
         timeout = _timeout(house, request, getattr(body, "timeout", None))
-        answer = await _attended(house, request, work(house, body), timeout)
+        answer = await _attended(house, request, work(house, body, request), timeout)
     except RefusedError as refused:
         return refused.reply
     except (InputError, OptionError) as error:
@@ -145,7 +149,7 @@ async def _work(
     return Response(answer.body, media_type="application/json")
 
 
-async def _score(house: House, body: ScoreRequest) -> Answer:
+async def _score(house: House, body: ScoreRequest, request: Request) -> Answer:
     service = _checked(house, body.model, body.items)
     results = await service.score(
         [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
@@ -157,7 +161,7 @@ async def _score(house: House, body: ScoreRequest) -> Answer:
     return Answer(await _where_it_fits(service, results, written), _count(house, service, results))
 
 
-async def _reward(house: House, body: RewardRequest) -> Answer:
+async def _reward(house: House, body: RewardRequest, request: Request) -> Answer:
     recipe = find_recipe(body.recipe)
     service = _checked(house, body.model, body.items)
     results = await service.score(
@@ -175,7 +179,29 @@ async def _reward(house: House, body: RewardRequest) -> Answer:
     return Answer(await _where_it_fits(service, results, written), _count(house, service, results))
 
 
-async def _pooling(house: House, body: PoolingRequest) -> Answer:
+async def _get_reward(house: House, body: GetRewardRequest, request: Request) -> Answer:
+    """OpenRLHF sends one sample a request, from many ranks; the queue puts them together."""
+    asked = request.query_params
+    missing = asked.get("missing")
+    if unknown := set(asked) - set(GET_REWARD_PARAMETERS):
+        raise OptionError(f"/get_reward takes {', '.join(GET_REWARD_PARAMETERS)}; {len(unknown)} others were given.")
+    try:
+        instead = None if missing is None else float(missing)
+    except ValueError:
+        raise OptionError("`missing` has to be a number: the reward of a sample that has none.") from None
+    recipe = find_recipe(asked.get("recipe", "seed"))
+    split = asked.get("split", "auto")
+    if split not in SPLIT_RULES:
+        raise OptionError(f"`split` has to be one of {', '.join(SPLIT_RULES)}.")
+    service = _checked(house, asked.get("model"), body.query)
+
+    def work(scorer: Blocking) -> Data:
+        return OpenRLHFReward(scorer, recipe, missing=instead, split=split).get_reward(body.model_dump())
+
+    return Answer(_encoded(await service.call(work)), {"items": len(body.query)})
+
+
+async def _pooling(house: House, body: PoolingRequest, request: Request) -> Answer:
     service = _checked(house, body.model, body.inputs)
     prompts, rows = await service.pool(body.inputs)
     tokens = sum(len(prompt.ids) for prompt in prompts)

@@ -11,7 +11,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import surefoot
+from surefoot.reward import RECIPES
 from surefoot.serve import wire
+from surefoot.split import SPLIT_RULES
 
 ERRORS = {
     "400": "The body is not JSON.",
@@ -30,10 +32,20 @@ TIMEOUT = {
     "description": "Seconds after which the answer is no longer wanted.",
     "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400},
 }
+GET_REWARD = [
+    {"name": name, "in": "query", "required": False, "schema": schema}
+    for name, schema in {
+        "recipe": {"type": "string", "enum": sorted(RECIPES)},
+        "model": {"type": "string"},
+        "split": {"type": "string", "enum": list(SPLIT_RULES)},
+        "missing": {"type": "number", "description": "The reward of a sample that has none."},
+    }.items()
+]
 
 POSTS: dict[str, tuple[str, type[BaseModel], type[BaseModel]]] = {
     "/v1/score": ("Scores every step of every solution.", wire.ScoreRequest, wire.ScoreReply),
     "/v1/reward": ("Scores solutions and makes a reward of each.", wire.RewardRequest, wire.RewardReply),
+    "/get_reward": ("OpenRLHF's remote rewards.", wire.GetRewardRequest, wire.GetRewardReply),
     "/pooling": ("vLLM's token_classify, for clients of vLLM.", wire.PoolingRequest, wire.PoolingReply),
 }
 GETS: dict[str, tuple[str, type[BaseModel] | None]] = {
@@ -58,7 +70,7 @@ def describe() -> dict[str, Any]:
             "version": surefoot.__version__,
             "description": "Scores every step of a solution with a process reward model.",
         },
-        "paths": {path: {"post": _post(*row)} for path, row in POSTS.items()}
+        "paths": {path: {"post": _post(path, *row)} for path, row in POSTS.items()}
         | {path: {"get": _get(path, *row)} for path, row in GETS.items()},
         "components": {
             "schemas": schemas["$defs"],
@@ -68,10 +80,10 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _post(about: str, asked: type[BaseModel], given: type[BaseModel]) -> dict[str, Any]:
+def _post(path: str, about: str, asked: type[BaseModel], given: type[BaseModel]) -> dict[str, Any]:
     return {
         "summary": about,
-        "parameters": [TIMEOUT],
+        "parameters": [TIMEOUT, *(GET_REWARD if path == "/get_reward" else ())],
         "requestBody": {"required": True, "content": _content(asked)},
         "responses": {"200": {"description": "Done.", "content": _content(given)}, **_errors(*ERRORS)},
     }

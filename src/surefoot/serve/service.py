@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -19,13 +19,15 @@ from surefoot.errors import InputError, ServiceError, SurefootError
 from surefoot.pair import Item
 from surefoot.prompt import Prompt
 from surefoot.scorer import Job
-from surefoot.serve.batcher import Batcher, Row, Slice
+from surefoot.serve.batcher import Batcher, Row, Slice, Ticket
 from surefoot.serve.settings import Settings
 
 logger = logging.getLogger("surefoot.serve")
 
 CHUNK_ITEMS = 32
 CHUNK_CHARS = 32_768
+CALLERS = 32
+"""Adapters that may wait for the engine at a time."""
 FEW_STEPS = 64
 """Steps whose results are made on the spot: handing them to a thread would take longer."""
 ENGINE_FAILED = "The engine could not compute this item. The log of the service says why."
@@ -47,10 +49,12 @@ class Service:
             observe=observe,
         )
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="surefoot-prepare")
+        self._callers = ThreadPoolExecutor(CALLERS, thread_name_prefix="surefoot-call")
 
     def close(self) -> None:
         """Finishes what was accepted, then ends the threads."""
         self.batcher.close()
+        self._callers.shutdown()
         self._threads.shutdown()
 
     async def score(
@@ -65,10 +69,11 @@ class Service:
         started = time.monotonic()
         rows = await self.compute([job.readable for job in good])
         per_token = (time.monotonic() - started) / max(1, sum(len(job.readable.ids) for job in good))
-        finish = partial(self._finish, jobs, rows, per_token)
+        finish = partial(self.finish, jobs, rows, per_token)
         return finish() if sum(len(job.solution.steps) for job in good) <= FEW_STEPS else await self.in_thread(finish)
 
-    def _finish(self, jobs: list[Job | InputError], rows: list[Row], per_token: float) -> list[SolutionScore]:
+    def finish(self, jobs: list[Job | InputError], rows: list[Row], per_token: float) -> list[SolutionScore]:
+        """Results of jobs and the rows of those among them that are no errors."""
         waiting = iter(rows)
 
         def result(job: Job | InputError) -> SolutionScore:
@@ -84,11 +89,7 @@ class Service:
     async def compute(self, prompts: Sequence[Prompt]) -> list[Row]:
         """The numbers of the prompts. Cancelling this gives the place in the queue to others."""
         ticket = self.batcher.submit(prompts)
-        rows = await asyncio.wrap_future(ticket.future)
-        for row in rows:
-            if isinstance(row, ServiceError):
-                raise row
-        return rows
+        return _checked(await asyncio.wrap_future(ticket.future))
 
     async def pool(self, inputs: Sequence[str | Sequence[int]]) -> tuple[list[Prompt], list[list[float]]]:
         """Prompts that were rendered elsewhere, and their numbers. All of them, or an error that names the first."""
@@ -109,9 +110,57 @@ class Service:
                 raise SurefootError(ENGINE_FAILED) from row
         return prompts, [row for row in rows if isinstance(row, list)]
 
+    async def call(self, work: Callable[[Blocking], Answer]) -> Answer:
+        """Runs code that expects a scorer which it can wait for, in a thread. Cancelling this ends its waiting."""
+        scorer = Blocking(self)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._callers, work, scorer)
+        except asyncio.CancelledError:
+            scorer.leave()
+            raise
+
     async def in_thread(self, work: Callable[[], Answer]) -> Answer:
         """Runs work that takes time, and is not the engine's, outside of the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+class Blocking:
+    """The model for one caller in a thread: it has the verb that adapters ask of a scorer."""
+
+    def __init__(self, service: Service) -> None:
+        self.name = service.scorer.name
+        self._service = service
+        self._ticket: Ticket | None = None
+        self._left = False
+
+    def score_many(
+        self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
+    ) -> list[SolutionScore]:
+        """Like `Scorer.score_many`, through the queue that all callers share."""
+        service = self._service
+        jobs = service.scorer.prepare(list(items), split=split, closing=closing, system=system, keep_going=False)
+        started = time.monotonic()
+        good = [job for job in jobs if isinstance(job, Job)]
+        self._ticket = service.batcher.submit([job.readable for job in good])
+        if self._left:
+            self._ticket.future.cancel()
+        rows = _checked(self._ticket.future.result())
+        per_token = (time.monotonic() - started) / max(1, sum(len(job.readable.ids) for job in good))
+        return service.finish(jobs, rows, per_token)
+
+    def leave(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._left = True
+        if self._ticket is not None:
+            self._ticket.future.cancel()
+
+
+def _checked(rows: list[Row]) -> list[Row]:
+    """The rows, unless the engine was not there to compute them."""
+    for row in rows:
+        if isinstance(row, ServiceError):
+            raise row
+    return rows
 
 
 def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:

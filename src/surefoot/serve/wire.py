@@ -134,6 +134,24 @@ class RewardReply(BaseModel):
     rewards: list[Rewarded]
 
 
+class GetRewardRequest(BaseModel):
+    """OpenRLHF's request for rewards. Its recipe, model and the like are parameters of the address."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    query: list[str] = Field(description="Prompt and response in one, special tokens kept.")
+    prompts: list[str]
+    labels: list[str | float | None] | None = Field(None, description="Reference answers.")
+
+
+class GetRewardReply(BaseModel):
+    """OpenRLHF's reply. A sample without a reward is null, unless the parameter `missing` names a number."""
+
+    rewards: list[float | None]
+    scores: list[float | None]
+    extra_logs: dict[str, float]
+
+
 class PoolingRequest(BaseModel):
     """vLLM's request for token_classify. Fields that are not named here are ignored, as vLLM does."""
 

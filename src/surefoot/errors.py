@@ -38,5 +38,9 @@ class CalibrationError(SurefootError):
     """A calibration that cannot be read, or that was made for another model or scale."""
 
 
+class ServiceError(SurefootError):
+    """A scoring service that cannot be reached, refused the work, or gave an answer that cannot be read."""
+
+
 class UnscoredError(SurefootError):
     """A sample without a reward, in a trainer that has no way to pass over it."""

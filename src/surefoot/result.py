@@ -7,10 +7,12 @@ The rule: a number in here was read from the model. A step that was not scored h
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from surefoot import aggregate
+from surefoot.errors import InputError
 from surefoot.solution import Span, StepKind
 
 StepStatus = Literal["scored", "over_length", "not_finite"]
@@ -151,6 +153,23 @@ class SolutionScore:
             "scale": self.scale,
             "calibration": self.calibration,
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SolutionScore:
+        """The result whose `to_dict` this is. What follows from the steps, such as the mean, is derived anew."""
+        try:
+            taken = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+            return cls(
+                **taken
+                | {
+                    "steps": tuple(StepScore(**step) for step in data["steps"]),
+                    "model": data["model"],
+                    "warnings": tuple(data.get("warnings", ())),
+                    "outside": tuple(Span(*span) for span in data.get("outside", ())),
+                }
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(f"This is not the data of a scored solution ({type(error).__name__}: {error}).") from error
 
     def to_json(self, threshold: float | None = None) -> str:
         """One line of JSON."""

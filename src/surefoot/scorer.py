@@ -5,17 +5,18 @@ The rule: this is the one place where a family (text, markers, read-out) and the
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from tqdm import tqdm
 from surefoot.calibration import Calibration
 from surefoot.engine.attention import choose_attention
 from surefoot.engine.cache import TreeCache
-from surefoot.engine.checkpoint import open_checkpoint
+from surefoot.engine.checkpoint import open_checkpoint, open_config
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.machine import choose_device, choose_dtype
 from surefoot.engine.quantize import QUANTIZATIONS, Quantization, require
@@ -32,6 +33,7 @@ from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, InputError, MissingDependencyError, OptionError
 from surefoot.family import Family, StepValue, TextEncoder, find_family
+from surefoot.pair import Item, read_pair, require_unicode
 from surefoot.prompt import Prompt
 from surefoot.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
 from surefoot.score_cache import ScoreCache, Scores
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from surefoot.session import Session
 
 logger = logging.getLogger("surefoot")
-
-Item = tuple[str, str | Sequence[str]]
 
 
 def load(
@@ -150,8 +150,36 @@ def _read(family: Family, head: Mapping[str, Tensor], hidden: Tensor, targets: T
     return family.read(head, hidden) if targets is None else family.read_targets(head, hidden, targets)
 
 
+class Engine(Protocol):
+    """Whatever computes the scores of prompts: the runner here, or a server elsewhere."""
+
+    def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> Sequence[torch.Tensor]:
+        """For each prompt the scores at its reads. `done` is told for how many more prompts they are there."""
+
+
+def with_engine(
+    model: str | Path,
+    engine: Engine,
+    *,
+    name: str | None = None,
+    revision: str | None = None,
+    family: str | None = None,
+    max_tokens: int | None = None,
+) -> Scorer:
+    """A scorer that splits, renders and reports here, and whose numbers come from `engine`. No weights are read.
+
+    `model` is the folder or hub id whose config.json and tokenizer the engine's model has.
+    """
+    folder, config = open_config(model, revision)
+    kind = find_family(config.get("architectures") or [], family, model=str(model))
+    context = int(config.get("max_position_embeddings") or 4096)
+    mark = sha256(f"{type(engine).__name__} {json.dumps(config, sort_keys=True)} {kind!r}".encode()).hexdigest()
+    limit = min(context, max_tokens or context)
+    return Scorer(name or str(model), kind, TextEncoder.from_folder(folder), [engine], limit, mark)
+
+
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """One solution on its way: what was asked, and the part of it that the model can read."""
 
     solution: Solution
@@ -173,7 +201,7 @@ class Scorer:
         name: str,
         family: Family,
         encoder: TextEncoder,
-        runners: Sequence[Runner],
+        engines: Sequence[Engine],
         limit: int,
         fingerprint: str,
         calibration: Calibration | None = None,
@@ -186,9 +214,9 @@ class Scorer:
         self.calibration = calibration
         """What is applied to every step score, or None: scores are as the model gives them."""
         self._encoder = encoder
-        self._runners = tuple(runners)
+        self._engines = tuple(engines)
         """One, or two where the family compares two models."""
-        self._runner = self._runners[0]
+        self._runner: Any = self._engines[0]
 
     @property
     def scale(self) -> Scale:
@@ -275,7 +303,10 @@ class Scorer:
 
         if not isinstance(question, str):
             raise InputError(f"The question is {type(question).__name__}, not a string.")
-        caches = [TreeCache(runner, max_bytes // len(self._runners)) for runner in self._runners]
+        runners = [engine for engine in self._engines if isinstance(engine, Runner)]
+        if len(runners) < len(self._engines):
+            raise OptionError("A search session needs the model here: surefoot.load(...).session(...).")
+        caches = [TreeCache(runner, max_bytes // len(runners)) for runner in runners]
         return Session(self, question, caches, split=split, system=system)
 
     def score_with(
@@ -294,7 +325,32 @@ class Scorer:
         Items are numbered from `first` in messages. With `keep_going` a malformed item becomes an unscored result.
         """
         started = time.perf_counter()
-        jobs: list[_Job | InputError] = []
+        jobs = self.prepare(items, split=split, closing=closing, system=system, first=first, keep_going=keep_going)
+        good = [job for job in jobs if isinstance(job, Job)]
+        rows = iter(scores([prompt for job in good for prompt in job.readable]))
+        per_token = (time.perf_counter() - started) / max(1, sum(job.tokens for job in good))
+        return [
+            self.finish(job, [next(rows) for _ in job.readable], per_token * job.tokens)
+            if isinstance(job, Job)
+            else self.unscored(str(job))
+            for job in jobs
+        ]
+
+    def prepare(
+        self,
+        items: Sequence[Item],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+        first: int = 0,
+        keep_going: bool = True,
+    ) -> list[Job | InputError]:
+        """The first half of scoring: items split and encoded. What cannot be read is an error in its place, or raised.
+
+        Together with `compute` and `finish` this is for those who schedule the model's work themselves.
+        """
+        jobs: list[Job | InputError] = []
         for number, item in enumerate(items, start=first):
             try:
                 jobs.append(self._prepare(item, number, split=split, closing=closing, system=system))
@@ -302,50 +358,54 @@ class Scorer:
                 if not keep_going:
                     raise
                 jobs.append(error)
-        good = [job for job in jobs if isinstance(job, _Job)]
-        rows = iter(scores([prompt for job in good for prompt in job.readable]))
-        per_token = (time.perf_counter() - started) / max(1, sum(job.tokens for job in good))
-        scored = []
-        for job in good:
-            values = [value for prompt in job.readable for value in self.family.combine(prompt, next(rows))]
-            scored.append(self._result(job, values, seconds=per_token * job.tokens))
-        results = iter(scored)
-        found = [
-            next(results) if isinstance(job, _Job) else SolutionScore((), self.name, reason=str(job), scale=self.scale)
-            for job in jobs
-        ]
-        # Behind the score cache, which holds what the model gave.
-        return found if self.calibration is None else [self.calibration.apply(result) for result in found]
+        return jobs
+
+    def compute(self, prompts: Sequence[Prompt]) -> list[list[Any]]:
+        """The numbers at the reads of each prompt: one each, or a list where the family reads several."""
+        return [row.tolist() for row in self._side_by_side(prompts)]
+
+    def unscored(self, reason: str) -> SolutionScore:
+        """The result of an item that could not be scored at all."""
+        return self._calibrated(SolutionScore((), self.name, reason=reason, scale=self.scale))
+
+    def rendered(self, prompt: str | Sequence[int]) -> Prompt:
+        """A prompt that was rendered elsewhere, as text or as token ids, to be read at every step marker.
+
+        Here, and only here, text may spell structure: who gives a whole prompt means its markers.
+        """
+        name = self.family.step_marker()
+        if name is None:
+            raise OptionError(f"Models of the family {self.family.name} have no step marker to read at.")
+        ids = self._encoder.encode_structure(prompt) if isinstance(prompt, str) else list(prompt)
+        if any(not 0 <= id < self._encoder.size for id in ids):
+            raise InputError(f"A token id is outside of the vocabulary, which ends at {self._encoder.size - 1}.")
+        marker = self._encoder.token(name)
+        reads = tuple(at for at, id in enumerate(ids) if id == marker)
+        # What stands before the steps ends with a structure token: the question, which other prompts may share.
+        opening = ids[: reads[0]] if reads else []
+        prefix = max((at + 1 for at, id in enumerate(opening) if id in self._encoder.structure), default=0)
+        return Prompt(tuple(ids), reads, prefix)
 
     def _scores(self, bar: _Progress, cache: ScoreCache | None) -> Scores:
         # With several prompts a solution, or several models a prompt, the bar moves when a window is done.
-        simple = len(self._runners) == 1 and type(self.family).prompts is Family.prompts
+        simple = len(self._engines) == 1 and type(self.family).prompts is Family.prompts
         scores = partial(self._runner.scores, done=bar.update) if simple else self._side_by_side
         return scores if cache is None else cache.wrap(self.fingerprint, scores, self.family.width)
 
     def _side_by_side(self, prompts: Sequence[Prompt]) -> Sequence[Tensor]:
-        return side_by_side([runner.scores(prompts) for runner in self._runners])
+        return side_by_side([engine.scores(prompts) for engine in self._engines])
 
-    def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> _Job:
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            raise InputError(f"Item {number} is not a pair of question and solution but {type(item).__name__}.")
-        question, given = item
-        if not isinstance(question, str):
-            raise InputError(f"The question of item {number} is {type(question).__name__}, not a string.")
+    def _prepare(self, item: Item, number: int, *, split: str, closing: bool, system: str | None) -> Job:
+        question, given = read_pair(item, number)
         try:
             solution = split_solution(given, split, closing=closing)
         except InputError as error:
             raise InputError(f"Item {number}: {error}") from error
-        for name, text in (("question", question), ("solution", solution.text)):
-            if not _is_unicode(text):
-                raise InputError(
-                    f"The {name} of item {number} holds half of a surrogate pair, which is no character. Repair it "
-                    'where the text was made, or drop it: text.encode("utf-8", "ignore").decode().'
-                )
+        require_unicode(question, solution.text, number)
         texts = [step.text for step in solution.steps]
         prompts = self.family.prompts(self._encoder, question, texts, system)
         readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)
-        return _Job(solution, prompts, readable, tuple(self._warnings(question, solution)))
+        return Job(solution, prompts, readable, tuple(self._warnings(question, solution)))
 
     def _warnings(self, question: str, solution: Solution) -> Iterable[str]:
         for where, text in (("question", question), ("solution", solution.text)):
@@ -357,7 +417,10 @@ class Scorer:
             if any(name in step.text for step in solution.steps):
                 yield f"A step contains {name!r}, which ends a step for this model. It was read as text."
 
-    def _result(self, job: _Job, values: list[StepValue], seconds: float) -> SolutionScore:
+    def finish(self, job: Job, rows: Sequence[Tensor | list[Any]], seconds: float) -> SolutionScore:
+        """The last half of scoring: a job and the rows of its prompts make a result."""
+        pairs = zip(job.readable, rows, strict=True)
+        values = [value for prompt, row in pairs for value in self.family.combine(prompt, _row(row))]
         steps = []
         for number, step in enumerate(job.solution.steps):
             value, status = self._status(values, number)
@@ -365,7 +428,7 @@ class Scorer:
             steps.append(
                 StepScore(step.text, step.start, step.end, value, status, step.index, step.kind, spread=spread)
             )
-        return SolutionScore(
+        result = SolutionScore(
             steps=tuple(steps),
             model=self.name,
             answer=job.solution.answer,
@@ -378,6 +441,11 @@ class Scorer:
             seconds=seconds,
             scale=self.scale,
         )
+        return self._calibrated(result)
+
+    def _calibrated(self, result: SolutionScore) -> SolutionScore:
+        # Behind the score cache, which holds what the model gave.
+        return result if self.calibration is None else self.calibration.apply(result)
 
     @staticmethod
     def _status(values: list[StepValue], number: int) -> tuple[float | None, StepStatus]:
@@ -386,7 +454,7 @@ class Scorer:
         score = values[number].score
         return (score, "scored") if math.isfinite(score) else (None, "not_finite")
 
-    def _reason(self, job: _Job, steps: list[StepScore]) -> str | None:
+    def _reason(self, job: Job, steps: list[StepScore]) -> str | None:
         if not steps:
             return NO_STEPS
         statuses = {step.status for step in steps}
@@ -399,6 +467,10 @@ class Scorer:
         if "not_finite" in statuses:
             return "The model gave a score that is not a finite number."
         return None
+
+
+def _row(row: Tensor | list[Any]) -> Tensor:
+    return row if isinstance(row, Tensor) else torch.tensor(row, dtype=torch.float32)
 
 
 def side_by_side(columns: Sequence[Sequence[Tensor]]) -> list[Tensor]:
@@ -433,11 +505,3 @@ class _Progress:
         rate = self._tokens / (time.perf_counter() - self._started)
         self._bar.set_postfix_str(f"{rate:,.0f} tokens/s", refresh=False)
         self._bar.update(self._done - self._bar.n)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

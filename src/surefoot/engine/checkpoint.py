@@ -114,14 +114,24 @@ def open_checkpoint(model: str | Path, revision: str | None = None, base: str | 
         return open_adapter(folder, base)
     if base is not None:
         raise OptionError(f"base={str(base)!r} is for LoRA weights, and {folder} is a whole model. Leave `base` out.")
-    config_file = folder / "config.json"
-    if not config_file.is_file():
-        raise LoadError(f"{folder} has no config.json, so it is not a model folder.")
-    config = read_json(config_file)
+    config = _read_config(folder)
     tensors: dict[str, TensorPlace] = {}
     for file in _weight_files(folder):
         tensors |= list_tensors(file)
     return Checkpoint(folder, config, tensors)
+
+
+def open_config(model: str | Path, revision: str | None = None) -> tuple[Path, dict[str, Any]]:
+    """The folder of a model and its config.json, whether its weights are there or not."""
+    folder = _find_folder(model, revision)
+    return folder, _read_config(folder)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    config_file = folder / "config.json"
+    if not config_file.is_file():
+        raise LoadError(f"{folder} has no config.json, so it is not a model folder.")
+    return read_json(config_file)
 
 
 def _find_folder(model: str | Path, revision: str | None) -> Path:

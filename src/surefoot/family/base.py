@@ -85,6 +85,10 @@ class Family(ABC):
         """What of a head tensor stays in memory: all of it, unless a family needs less."""
         return tensor
 
+    def step_marker(self) -> str | None:
+        """The structure token at which every score is read, in families that have one."""
+        return None
+
     @abstractmethod
     def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
         """The exact ids that the model was trained to read. `system` replaces the family's own system message."""

@@ -7,6 +7,7 @@ are taken out of the tokenizer that reads text, so no text can spell one; they a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -23,12 +24,18 @@ class TextEncoder:
     def __init__(self, layout: dict[str, Any]) -> None:
         """Takes the content of a tokenizer.json."""
         self._named: dict[str, int] = {token["content"]: token["id"] for token in layout["added_tokens"]}
-        self._structure = frozenset(self._named.values())
+        self.structure = frozenset(self._named.values())
+        """The ids of all structure tokens."""
+        # The longest first, so that a name which starts like another is found whole.
+        names = sorted(self._named, key=len, reverse=True)
+        self._spelled = re.compile("(" + "|".join(map(re.escape, names)) + ")" if names else "($.)")
         text_side = layout | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
         self._text = Tokenizer.from_str(json.dumps(text_side))
         going_on = {name: _without_opening(text_side.get(name)) for name in ("normalizer", "pre_tokenizer")}
         same = all(text_side.get(name) == part for name, part in going_on.items())
         self._more = self._text if same else Tokenizer.from_str(json.dumps(text_side | going_on))
+        self.size = max([self._text.get_vocab_size(), *(id + 1 for id in self.structure)])
+        """How many ids there are: the vocabulary and the structure tokens."""
 
     @classmethod
     def from_folder(cls, *folders: Path) -> TextEncoder:
@@ -78,12 +85,18 @@ class TextEncoder:
     def _encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
         encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
         for ids, text in zip(encoded, texts, strict=True):
-            if not self._structure.isdisjoint(ids):
+            if not self.structure.isdisjoint(ids):
                 raise CheckpointError(
                     f"This vocabulary spells a structure token with plain text (in {text[:80]!r}), so its scores "
                     "cannot be trusted. Please report the model."
                 )
         return encoded
+
+    def encode_structure(self, text: str) -> list[int]:
+        """The ids of a text whose structure tokens are meant: a whole prompt, rendered elsewhere."""
+        pieces = self._spelled.split(text)
+        plain = iter(self.encode(*pieces[::2]))
+        return [id for at, piece in enumerate(pieces) for id in ([self._named[piece]] if at % 2 else next(plain))]
 
     def lookalikes(self, text: str) -> list[str]:
         """The structure tokens whose spelling stands in the text, where it is only text."""

@@ -27,6 +27,10 @@ class Mini(TwoClassFamily):
     architectures = ("SurefootMiniForProcessRewardModel",)
     own_tokens = (SOLUTION, STEP, *NOTES)
 
+    def step_marker(self) -> str:
+        """The token that closes every step."""
+        return STEP
+
     def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
         """No system message: these models never saw one."""
         self.refuse_system(system)

@@ -72,6 +72,10 @@ class Qwen(TwoClassFamily):
     """The system message unless another is given; None for no system turn."""
     marker: str = MARKER
 
+    def step_marker(self) -> str:
+        """The token that closes every step."""
+        return self.marker
+
     def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
         """System, user and assistant turn; the assistant's holds each step followed by the marker."""
         system = self.default_system if system is None else system

@@ -1,0 +1,150 @@
+"""Speed of the service: many callers of single solutions over HTTP against one call of score_many in one process.
+
+    python bench/serve.py                       # a small checkpoint; 64 callers
+    python bench/serve.py --layers 8            # layer shapes of Qwen2.5-0.5B
+    python bench/serve.py --layers 8 --with-vllm
+
+The service is `surefoot serve` in a process of its own, the callers are in this one. Rounds of both ways alternate, so
+that what else the machine does hits both alike. Each caller sends the next solution of a list as soon as its last one
+is answered; solutions of one question stand together in the list, as rollouts do. Latencies are those of the callers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+
+import surefoot
+from engine import SIZES_HALF_B
+from rollouts import load_groups
+from surefoot.testing import write_qwen_checkpoint
+
+Item = tuple[str, list[str]]
+
+
+@contextmanager
+def service(folder: Path, *options: str) -> Iterator[str]:
+    """The address of `surefoot serve`."""
+    command = [sys.executable, "-m", "surefoot.cli", "serve", "--model", f"bench={folder}", "--port", "0"]
+    child = subprocess.Popen([*command, "--log-level", "info", *options], stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    try:
+        for line in child.stderr:
+            if found := re.search(r"Serving .* at (http://\S+) ", line):
+                break
+        else:
+            raise SystemExit("The service did not start.")
+        # Its log has to go somewhere, or it would wait for a reader.
+        drain = subprocess.Popen(["cat"], stdin=child.stderr, stdout=subprocess.DEVNULL)
+        yield found.group(1)
+    finally:
+        child.terminate()
+        child.wait(60)
+        drain.wait(10)
+
+
+async def callers(
+    url: str, items: list[Item], count: int, expected: list[list[float | None]]
+) -> tuple[float, list[float]]:
+    """Seconds for all items, and the latency of each. Every answer is compared with what it has to be."""
+    waits = [0.0] * len(items)
+    numbers = iter(range(len(items)))
+    limits = httpx.Limits(max_connections=count, max_keepalive_connections=count)
+    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=600, trust_env=False) as http:
+        # Connections are opened before the clock starts, as they are in a long training run.
+        await asyncio.gather(*(http.get("/health") for _ in range(count)))
+
+        async def one() -> None:
+            for number in numbers:
+                question, steps = items[number]
+                started = time.perf_counter()
+                reply = await http.post("/v1/score", json={"items": [{"question": question, "steps": steps}]})
+                waits[number] = time.perf_counter() - started
+                reply.raise_for_status()
+                found = [step["score"] for step in reply.json()["results"][0]["steps"]]
+                check(found, expected[number])
+
+        started = time.perf_counter()
+        await asyncio.gather(*(one() for _ in range(count)))
+        return time.perf_counter() - started, waits
+
+
+def check(found: list[float | None], expected: list[float | None]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        if one is None or other is None or abs(one - other) > 1e-5:
+            raise SystemExit(f"A score is {one} and has to be {other}.")
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.3g} [{min(values):.3g}-{max(values):.3g}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=0, help="layers of Qwen2.5-0.5B's shapes; 0: a tiny model")
+    parser.add_argument("--callers", type=int, default=64)
+    parser.add_argument("--questions", type=int, default=16)
+    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rollouts", type=Path, help="JSONL with question and steps")
+    parser.add_argument("--with-vllm", action="store_true", help="vLLM's server on the same work (see vllm_server.py)")
+    options = parser.parse_args()
+    groups = load_groups(options.rollouts, options.questions, options.samples)
+    items: list[Item] = [(question, steps) for question, solutions in groups for steps in solutions]
+    with tempfile.TemporaryDirectory() as place:
+        sizes = {**SIZES_HALF_B, "num_hidden_layers": options.layers} if options.layers else {}
+        folder = write_qwen_checkpoint(Path(place) / "model", **sizes)
+        scorer = surefoot.load(folder)
+        results = scorer.score_many(items)
+        expected = [result.step_scores for result in results]
+        tokens = sum(result.tokens for result in results)
+        print(f"{len(items)} solutions, {tokens} tokens, {options.callers} callers, {os.cpu_count()} cores", flush=True)
+        inside, outside, waits = [], [], []
+        with service(folder) as url:
+            asyncio.run(callers(url, items, options.callers, expected))
+            for _ in range(options.repeats):
+                started = time.perf_counter()
+                scorer.score_many(items)
+                inside.append(time.perf_counter() - started)
+                seconds, latencies = asyncio.run(callers(url, items, options.callers, expected))
+                outside.append(seconds)
+                waits += latencies
+        report = {
+            "in one process, tokens a second": spread([tokens / seconds for seconds in inside]),
+            "over HTTP, tokens a second": spread([tokens / seconds for seconds in outside]),
+            "HTTP / in one process": spread([one / other for one, other in zip(inside, outside, strict=True)]),
+            "latency p50, seconds": f"{statistics.median(waits):.3g}",
+            "latency p99, seconds": f"{statistics.quantiles(waits, n=100)[98]:.3g}",
+        }
+        if options.with_vllm:
+            from surefoot.connect.vllm import scorer_on_vllm
+            from vllm_server import vllm_server
+
+            with vllm_server(folder) as address:
+                remote = scorer_on_vllm(address, folder)
+                remote.score_many(items)
+                rounds = []
+                for _ in range(options.repeats):
+                    started = time.perf_counter()
+                    remote.score_many(items)
+                    rounds.append(time.perf_counter() - started)
+            report["vLLM over HTTP, one list, tokens a second"] = spread([tokens / one for one in rounds])
+    with suppress(BrokenPipeError):
+        print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""A scorer that is elsewhere: the client of `surefoot serve`.
+
+The rule: the same verbs, the same results, in the same order as a `Scorer`. Results are rebuilt exactly; what the
+service could not score has its reason, and what could not be asked is an error, never a number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+from surefoot.errors import InputError, OptionError, ServiceError
+from surefoot.pair import Item, read_pair, require_unicode
+from surefoot.result import SolutionScore
+from surefoot.split import SPLIT_RULES
+from surefoot.transport import AsyncTransport, TooLargeError, Transport
+
+KEY_VARIABLE = "SUREFOOT_API_KEY"
+PART_BYTES = 1 << 20
+"""Text of one request, at most, unless a single item has more."""
+
+Row = dict[str, Any]
+
+
+def connect(url: str, **options: Any) -> Client:
+    """A client of the service at this address. `options` are those of `Client`."""
+    return Client(url, **options)
+
+
+class _Shared:
+    """What both clients know."""
+
+    def __init__(self, url: str, model: str | None, items_per_request: int, connections: int) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise OptionError(f"{url!r} is no address of a service. It has to start with http:// or https://.")
+        if items_per_request < 1 or connections < 1:
+            raise OptionError("items_per_request and connections have to be above 0.")
+        self.url = url
+        self.model = model
+        self._items = items_per_request
+        self._connections = connections
+
+    @property
+    def name(self) -> str:
+        """The model's name if one was chosen, else the address."""
+        return self.model or self.url
+
+    def _bodies(self, items: Iterable[Item], **how: Any) -> list[Row]:
+        if how["split"] not in SPLIT_RULES:
+            raise OptionError(f"split is {how['split']!r}; choose one of {', '.join(SPLIT_RULES)}.")
+        options = {name: value for name, value in {**how, "model": self.model}.items() if value is not None}
+        rows = [_row(item, number) for number, item in enumerate(items)]
+        return [{**options, "items": part} for part in _parts(rows, self._items)]
+
+
+class Client(_Shared):
+    """A service as a scorer. Its methods may be called from several threads.
+
+    `patience` is how many seconds a request that failed on the way or was put off is tried again; `timeout` how many
+    one try may take. `api_key` is taken from SUREFOOT_API_KEY if it is not given. Long lists are sent
+    `items_per_request` at a time over at most `connections` connections.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 600.0,
+        patience: float = 60.0,
+        connections: int = 8,
+        items_per_request: int = 64,
+    ) -> None:
+        super().__init__(url, model, items_per_request, connections)
+        key = api_key or os.environ.get(KEY_VARIABLE)
+        self._transport = Transport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
+
+    def score(
+        self,
+        question: str,
+        solution: str | Sequence[str],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+    ) -> SolutionScore:
+        """See `Scorer.score`."""
+        return self.score_many([(question, solution)], split=split, closing=closing, system=system)[0]
+
+    def score_many(
+        self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
+    ) -> list[SolutionScore]:
+        """See `Scorer.score_many`. A malformed item is an error before anything is sent."""
+        bodies = self._bodies(items, split=split, closing=closing, system=system)
+        if len(bodies) <= 1:
+            return [result for body in bodies for result in self._score(body)]
+        with ThreadPoolExecutor(min(self._connections, len(bodies))) as threads:
+            return [result for part in threads.map(self._score, bodies) for result in part]
+
+    def score_stream(
+        self,
+        items: Iterable[Item],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+        window: int = 1024,
+    ) -> Iterator[SolutionScore]:
+        """Scores any number of pairs, a window of them at a time, and yields the results in their order."""
+        if window < 1:
+            raise OptionError(f"window={window} holds nothing. Give a number above 0.")
+        waiting = iter(items)
+        while some := list(islice(waiting, window)):
+            yield from self.score_many(some, split=split, closing=closing, system=system)
+
+    def models(self) -> list[Row]:
+        """What the service serves: names, families, limits, fingerprints."""
+        return _models(self._transport.ask("GET", "/v1/models"))
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _score(self, body: Row) -> list[SolutionScore]:
+        try:
+            return _results(self._transport.ask("POST", "/v1/score", body), len(body["items"]))
+        except TooLargeError as error:
+            return [result for half in _halves(body, error) for result in self._score(half)]
+
+
+class AsyncClient(_Shared):
+    """The same for coroutines: `await client.score(...)`. For its options see `Client`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 600.0,
+        patience: float = 60.0,
+        connections: int = 64,
+        items_per_request: int = 64,
+    ) -> None:
+        super().__init__(url, model, items_per_request, connections)
+        key = api_key or os.environ.get(KEY_VARIABLE)
+        self._transport = AsyncTransport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
+
+    async def score(
+        self,
+        question: str,
+        solution: str | Sequence[str],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+    ) -> SolutionScore:
+        """See `Scorer.score`."""
+        return (await self.score_many([(question, solution)], split=split, closing=closing, system=system))[0]
+
+    async def score_many(
+        self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
+    ) -> list[SolutionScore]:
+        """See `Scorer.score_many`."""
+        bodies = self._bodies(items, split=split, closing=closing, system=system)
+        parts = await asyncio.gather(*map(self._score, bodies))
+        return [result for part in parts for result in part]
+
+    async def score_stream(
+        self,
+        items: Iterable[Item],
+        *,
+        split: str = "auto",
+        closing: bool = True,
+        system: str | None = None,
+        window: int = 1024,
+    ) -> AsyncIterator[SolutionScore]:
+        """Scores any number of pairs, a window of them at a time, and yields the results in their order."""
+        if window < 1:
+            raise OptionError(f"window={window} holds nothing. Give a number above 0.")
+        waiting = iter(items)
+        while some := list(islice(waiting, window)):
+            for result in await self.score_many(some, split=split, closing=closing, system=system):
+                yield result
+
+    async def models(self) -> list[Row]:
+        """What the service serves: names, families, limits, fingerprints."""
+        return _models(await self._transport.ask("GET", "/v1/models"))
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _score(self, body: Row) -> list[SolutionScore]:
+        try:
+            return _results(await self._transport.ask("POST", "/v1/score", body), len(body["items"]))
+        except TooLargeError as error:
+            return [result for half in _halves(body, error) for result in await self._score(half)]
+
+
+def _row(item: Item, number: int) -> Row:
+    question, given = read_pair(item, number)
+    if isinstance(given, str):
+        require_unicode(question, given, number)
+        return {"question": question, "solution": given}
+    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
+        raise InputError(f"Item {number}: The solution is of type {type(given).__name__}; give a str or a list of str.")
+    for at, step in enumerate(given):
+        if not isinstance(step, str):
+            raise InputError(f"Item {number}: Step {at} of the list is of type {type(step).__name__}; give a str.")
+        require_unicode(question, step, number)
+    return {"question": question, "steps": list(given)}
+
+
+def _parts(rows: list[Row], most: int) -> Iterator[list[Row]]:
+    """Lists of at most so many rows and PART_BYTES of text."""
+    part: list[Row] = []
+    size = 0
+    for row in rows:
+        length = len(row["question"]) + sum(len(text) for text in row.get("steps") or [row.get("solution", "")])
+        if part and (len(part) >= most or size + length > PART_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += length
+    if part:
+        yield part
+
+
+def _halves(body: Row, refusal: TooLargeError) -> list[Row]:
+    """A request that was too large, as two."""
+    items = body["items"]
+    if len(items) < 2:
+        raise refusal
+    middle = len(items) // 2
+    return [body | {"items": items[:middle]}, body | {"items": items[middle:]}]
+
+
+def _results(data: Any, expected: int) -> list[SolutionScore]:
+    try:
+        results = [SolutionScore.from_dict(row) for row in data["results"]]
+    except (KeyError, TypeError, InputError) as error:
+        raise ServiceError(
+            "The service's answer holds no results. Is it a Surefoot service of this version?"
+        ) from error
+    if len(results) != expected:
+        raise ServiceError(f"{expected} items were sent, and {len(results)} results came back.")
+    return results
+
+
+def _models(data: Any) -> list[Row]:
+    try:
+        return [dict(row) for row in data["data"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ServiceError("The service's answer lists no models. Is it a Surefoot service?") from error

@@ -1,0 +1,350 @@
+"""The routes.
+
+The rule: a body is read up to its limit, checked against its schema, and answered by a `Service`; meanwhile somebody
+watches the clock and the caller. Who leaves, or whose time is over, gives the place in the queue to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from surefoot import Scorer, SolutionScore
+from surefoot.connect.openrlhf import OpenRLHFReward
+from surefoot.errors import InputError, OptionError, ServiceError
+from surefoot.reward import find_recipe
+from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
+from surefoot.serve.gate import Gate, error_reply
+from surefoot.serve.house import House
+from surefoot.serve.openapi import describe
+from surefoot.serve.service import FEW_STEPS, Blocking, Service
+from surefoot.serve.settings import Settings
+from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest, mistakes
+from surefoot.split import SPLIT_RULES
+
+STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+LARGE_BODY = 65_536
+"""Bytes above which a body is read in a thread."""
+GET_REWARD_PARAMETERS = ("recipe", "model", "split", "missing")
+READ_ON = 4
+"""How many times the limit of a body is read and thrown away, so that its sender is there to hear the refusal."""
+
+Body = TypeVar("Body", bound=BaseModel)
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The body of a reply, and what the log says of it."""
+
+    body: bytes
+    notes: Data
+
+
+class RefusedError(Exception):
+    """A request that ends with this reply."""
+
+    def __init__(self, reply: Response) -> None:
+        self.reply = reply
+
+
+def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> Starlette:
+    """The application that serves these models. Its `state.house` holds what the routes share."""
+    house = House(scorers, settings or Settings())
+    static = files("surefoot.serve").joinpath("static")
+    page = static.joinpath("page.html").read_bytes()
+    description = json.dumps(describe()).encode()
+
+    async def health(request: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        if house.ready:
+            return _json({"status": "ready"})
+        return error_reply(503, "not_ready", "The service takes no work now.", 1)
+
+    async def metrics(request: Request) -> Response:
+        return Response(house.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def models(request: Request) -> Response:
+        return _json({"object": "list", "data": [_card(house, service) for service in house.services.values()]})
+
+    def fixed(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+        async def reply(request: Request) -> Response:
+            return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
+
+        return reply
+
+    def post(path: str, kind: type[Body], work: Callable[[House, Body, Request], Awaitable[Answer]]) -> Route:
+        return Route(path, partial(_work, house, kind, work), methods=["POST"])
+
+    routes = [
+        Route("/", fixed(page, "text/html")),
+        Route("/openapi.json", fixed(description, "application/json")),
+        *(Route(f"/static/{name}", fixed(static.joinpath(name).read_bytes(), kind)) for name, kind in STATIC.items()),
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", metrics),
+        Route("/v1/models", models),
+        post("/v1/score", ScoreRequest, _score),
+        post("/v1/reward", RewardRequest, _reward),
+        post("/get_reward", GetRewardRequest, _get_reward),
+        post("/pooling", PoolingRequest, _pooling),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.get_running_loop().run_in_executor(None, house.close)
+
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(Gate, house=house, routes=frozenset(route.path for route in routes))],
+        exception_handlers={HTTPException: _not_found},
+    )
+    app.state.house = house
+    return app
+
+
+async def _work(
+    house: House, kind: type[Body], work: Callable[[House, Body, Request], Awaitable[Answer]], request: Request
+) -> Response:
+    """A POST route: from the body to the reply."""
+    try:
+        raw = await _read_body(request, house.settings.max_body_bytes)
+        body = await _parsed(kind, raw)
+        timeout = _timeout(house, request, getattr(body, "timeout", None))
+        answer = await _attended(house, request, work(house, body, request), timeout)
+    except RefusedError as refused:
+        return refused.reply
+    except (InputError, OptionError) as error:
+        return error_reply(422, "invalid_request", str(error))
+    except TooLargeError as error:
+        return error_reply(413, "too_large", str(error))
+    except QueueFullError as error:
+        return error_reply(429, "queue_full", str(error), error.retry_after)
+    except ClosedError as error:
+        return error_reply(503, "stopping", str(error), 1)
+    except ServiceError:
+        return error_reply(503, "engine_unreachable", "The engine behind this service does not answer.", 5)
+    request.scope["surefoot"].notes |= answer.notes
+    return Response(answer.body, media_type="application/json")
+
+
+async def _score(house: House, body: ScoreRequest, request: Request) -> Answer:
+    service = _checked(house, body.model, body.items)
+    results = await service.score(
+        [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
+    )
+
+    def written() -> bytes:
+        return _encoded({"results": [result.to_dict(body.threshold) for result in results]})
+
+    return Answer(await _where_it_fits(service, results, written), _count(house, service, results))
+
+
+async def _reward(house: House, body: RewardRequest, request: Request) -> Answer:
+    recipe = find_recipe(body.recipe)
+    service = _checked(house, body.model, body.items)
+    results = await service.score(
+        [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
+    )
+    # Comparing answers may take seconds, in a process of its own.
+    rewards = [
+        await service.in_thread(partial(recipe, result, item.gold))
+        for result, item in zip(results, body.items, strict=True)
+    ]
+
+    def written() -> bytes:
+        return _encoded({"rewards": [reward.to_dict() for reward in rewards]})
+
+    return Answer(await _where_it_fits(service, results, written), _count(house, service, results))
+
+
+async def _get_reward(house: House, body: GetRewardRequest, request: Request) -> Answer:
+    """OpenRLHF sends one sample a request, from many ranks; the queue puts them together."""
+    asked = request.query_params
+    missing = asked.get("missing")
+    if unknown := set(asked) - set(GET_REWARD_PARAMETERS):
+        raise OptionError(f"/get_reward takes {', '.join(GET_REWARD_PARAMETERS)}; {len(unknown)} others were given.")
+    try:
+        instead = None if missing is None else float(missing)
+    except ValueError:
+        raise OptionError("`missing` has to be a number: the reward of a sample that has none.") from None
+    recipe = find_recipe(asked.get("recipe", "seed"))
+    split = asked.get("split", "auto")
+    if split not in SPLIT_RULES:
+        raise OptionError(f"`split` has to be one of {', '.join(SPLIT_RULES)}.")
+    service = _checked(house, asked.get("model"), body.query)
+
+    def work(scorer: Blocking) -> Data:
+        return OpenRLHFReward(scorer, recipe, missing=instead, split=split).get_reward(body.model_dump())
+
+    return Answer(_encoded(await service.call(work)), {"items": len(body.query)})
+
+
+async def _pooling(house: House, body: PoolingRequest, request: Request) -> Answer:
+    service = _checked(house, body.model, body.inputs)
+    prompts, rows = await service.pool(body.inputs)
+    tokens = sum(len(prompt.ids) for prompt in prompts)
+    data = {
+        "id": f"pool-{uuid.uuid4().hex}",
+        "object": "list",
+        "created": int(time.time()),
+        "model": service.scorer.name,
+        "data": [
+            {"index": number, "object": "pooling", "data": [_classes(score) for score in row]}
+            for number, row in enumerate(rows)
+        ],
+        "usage": {
+            "prompt_tokens": tokens,
+            "total_tokens": tokens,
+            "completion_tokens": 0,
+            "prompt_tokens_details": None,
+        },
+    }
+    return Answer(_encoded(data), {"items": len(prompts), "tokens": tokens})
+
+
+async def _where_it_fits(service: Service, results: Sequence[SolutionScore], write: Callable[[], bytes]) -> bytes:
+    """Writes a short reply at once and a long one in a thread."""
+    few = sum(len(result.steps) for result in results) <= FEW_STEPS
+    return write() if few else await service.in_thread(write)
+
+
+def _classes(score: float) -> list[float] | None:
+    """The probabilities of wrong and right, or nothing where the model gave no finite number."""
+    return [1.0 - score, score] if math.isfinite(score) else None
+
+
+def _checked(house: House, model: str | None, items: Sequence[object]) -> Service:
+    if len(items) > house.settings.max_items:
+        message = f"{len(items)} items are too many for one request. Send at most {house.settings.max_items} at a time."
+        raise RefusedError(error_reply(413, "too_large", message))
+    return house.service(model)
+
+
+def _count(house: House, service: Service, results: Sequence[SolutionScore]) -> Data:
+    with house.metrics.lock:
+        for result in results:
+            house.metrics.items.add(model=service.scorer.name, status=result.status)
+    return {"items": len(results), "tokens": sum(result.tokens for result in results)}
+
+
+async def _read_body(request: Request, limit: int) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise RefusedError(error_reply(415, "not_json", "Send JSON, with the header Content-Type: application/json."))
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= limit:
+            parts.append(part)
+        elif size > READ_ON * limit:
+            break
+        else:
+            parts.clear()
+    if size > limit:
+        message = f"The body is larger than {limit} bytes. Send fewer items at a time."
+        raise RefusedError(error_reply(413, "too_large", message, close=True))
+    return b"".join(parts)
+
+
+async def _parsed(kind: type[Body], raw: bytes) -> Body:
+    try:
+        return (
+            await asyncio.to_thread(kind.model_validate_json, raw)
+            if len(raw) > LARGE_BODY
+            else kind.model_validate_json(raw)
+        )
+    except ValidationError as error:
+        no_json = any(one["type"] == "json_invalid" for one in error.errors(include_input=False, include_url=False))
+        code, name = (400, "not_json") if no_json else (422, "invalid_request")
+        raise RefusedError(error_reply(code, name, mistakes(error))) from None
+
+
+def _timeout(house: House, request: Request, asked: float | None) -> float:
+    """Seconds that are left: what the body or the header asks for, at most what the service allows."""
+    header = request.headers.get("x-request-timeout")
+    if header is not None:
+        try:
+            seconds = float(header)
+        except ValueError:
+            seconds = -1.0
+        if not 0 < seconds <= 86_400:
+            message = "The header X-Request-Timeout has to be a number of seconds above 0."
+            raise RefusedError(error_reply(422, "invalid_request", message))
+        asked = seconds if asked is None else min(asked, seconds)
+    spent: float = time.perf_counter() - request.scope["surefoot"].started
+    return min(asked or house.settings.timeout, house.settings.timeout) - spent
+
+
+async def _attended(house: House, request: Request, work: Awaitable[Answer], timeout: float) -> Answer:
+    """Does the work unless the caller leaves or the time is over."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({task, gone}, timeout=max(0.0, timeout), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        if gone.done():
+            with house.metrics.lock:
+                house.metrics.left.add()
+            raise RefusedError(Response(status_code=499))
+        message = "The time that the request allowed is over. Allow more, or send fewer items at a time."
+        raise RefusedError(error_reply(504, "timeout", message))
+    finally:
+        for future in (task, gone):
+            if not future.done():
+                future.cancel()
+
+
+def _card(house: House, service: Service) -> Data:
+    scorer = service.scorer
+    return {
+        "id": scorer.name,
+        "object": "model",
+        "created": house.started,
+        "owned_by": "surefoot",
+        "max_model_len": scorer.max_tokens,
+        "family": scorer.family.name,
+        "fingerprint": scorer.fingerprint,
+    }
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    messages = {
+        404: "There is nothing here. /openapi.json lists what there is.",
+        405: "This route takes another method.",
+    }
+    reply = error_reply(error.status_code, "no_such_route", messages.get(error.status_code, error.detail))
+    reply.headers.update(error.headers or {})
+    return reply
+
+
+def _json(data: Data) -> Response:
+    return Response(_encoded(data), media_type="application/json")
+
+
+def _encoded(data: Data) -> bytes:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,279 @@
+"""Requests of many callers, made into work for one engine.
+
+The rule: the engine computes one slice at a time, made of whatever waits. Who asks for little is not stuck behind who
+asks for much: every prompt gets a tag, the tokens that its own request has asked for so far, counted from the moment it
+came, and the smallest tags go first. Prompts of one question go together, whoever sent them, so that its tokens are
+computed once. A slice is about as long as `slice_seconds`, and at most half of what waits: while its answers travel,
+the engine has work. A failure of one prompt is that prompt's alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+
+from surefoot.errors import ServiceError
+from surefoot.prompt import Prompt
+
+logger = logging.getLogger("surefoot.serve")
+
+Compute = Callable[[Sequence[Prompt]], Sequence[list[float]]]
+Row = list[float] | Exception
+"""The numbers of a prompt, or why there are none."""
+
+SMALLEST_SLICE = 512
+LARGEST_SLICE = 65_536
+FIRST_RATE = 2_000.0
+"""Tokens a second, until the engine has shown its own."""
+
+
+class QueueFullError(ServiceError):
+    """More waits than may wait."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__("The queue is full. Try again later, or send fewer requests at a time.")
+        self.retry_after = retry_after
+
+
+class ClosedError(ServiceError):
+    """Nothing new is taken."""
+
+
+class TooLargeError(ServiceError):
+    """A request that would not fit into an empty queue."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What the engine has just computed."""
+
+    prompts: int
+    requests: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One request in the queue. Its future gives the rows in the order of the prompts; cancel it to leave."""
+
+    rows: list[Row]
+    arrived: float
+    future: Future[list[Row]] = field(default_factory=Future)
+    entries: list[_Entry] = field(default_factory=list)
+    left: int = 0
+    started: float | None = None
+    """When its first prompt was taken up."""
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """One prompt of a ticket."""
+
+    ticket: Ticket
+    place: int
+    prompt: Prompt
+    group: tuple[int, ...]
+    """The ids of the question: prompts that share them should be computed together."""
+    cost: int
+    number: int
+    tag: int
+    waiting: bool = True
+
+
+class Batcher:
+    """The queue, and the thread that runs the engine. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        compute: Compute,
+        *,
+        name: str = "engine",
+        linger: float = 0.003,
+        slice_seconds: float = 0.25,
+        queue_tokens: int = 500_000,
+        observe: Callable[[Slice], None] | None = None,
+    ) -> None:
+        self.queue_tokens = queue_tokens
+        self.rate = FIRST_RATE
+        """Tokens a second, shared ones counted once: a running average."""
+        self._compute = compute
+        self._linger = linger
+        self._slice_seconds = slice_seconds
+        self._observe = observe or (lambda done: None)
+        self._changed = threading.Condition()
+        self._heap: list[tuple[int, int, _Entry]] = []
+        self._groups: dict[tuple[int, ...], dict[int, _Entry]] = {}
+        self._numbers = count()
+        self._clock = 0
+        self._waiting_tokens = self._running_tokens = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=f"surefoot-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that wait or are being computed."""
+        return self._waiting_tokens + self._running_tokens
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engine's thread is there to answer."""
+        return self._thread.is_alive()
+
+    def submit(self, prompts: Sequence[Prompt]) -> Ticket:
+        """Puts the prompts of one request into the queue."""
+        ticket = Ticket([[] for _ in prompts], time.monotonic())
+        drafts = self._drafts(ticket, prompts)
+        cost = sum(entry.cost for entry in drafts)
+        if cost > self.queue_tokens:
+            raise TooLargeError(
+                f"The request has {cost} tokens, and the queue takes {self.queue_tokens}. Send it in several requests."
+            )
+        with self._changed:
+            if self._closed:
+                raise ClosedError("The service is stopping and takes no new work.")
+            if self.tokens + cost > self.queue_tokens:
+                raise QueueFullError(retry_after=self.tokens / self.rate)
+            tag = self._clock
+            for entry in drafts:
+                tag += entry.cost
+                entry.tag, entry.number = tag, next(self._numbers)
+                heapq.heappush(self._heap, (entry.tag, entry.number, entry))
+                self._groups.setdefault(entry.group, {})[entry.number] = entry
+            ticket.entries, ticket.left = drafts, len(drafts)
+            self._waiting_tokens += cost
+            self._changed.notify_all()
+        if not drafts:
+            ticket.future.set_result(ticket.rows)
+        ticket.future.add_done_callback(lambda future: self._leave(ticket) if future.cancelled() else None)
+        return ticket
+
+    def close(self) -> None:
+        """Takes nothing new, finishes what waits, and ends the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    @staticmethod
+    def _drafts(ticket: Ticket, prompts: Sequence[Prompt]) -> list[_Entry]:
+        drafts: list[_Entry] = []
+        seen: set[tuple[int, ...]] = set()
+        for place, prompt in enumerate(prompts):
+            if prompt.reads:
+                group = prompt.ids[: prompt.prefix]
+                cost = len(prompt.ids) - (prompt.prefix if group in seen else 0)
+                drafts.append(_Entry(ticket, place, prompt, group, cost, 0, 0))
+                if group:
+                    seen.add(group)
+        return drafts
+
+    def _leave(self, ticket: Ticket) -> None:
+        with self._changed:
+            for entry in ticket.entries:
+                self._take(entry)
+            # What was taken out is still in the heap. It must not pile up there while nothing is computed.
+            if len(self._heap) > 64 and sum(entry.waiting for *_, entry in self._heap) < len(self._heap) // 2:
+                self._heap = [item for item in self._heap if item[2].waiting]
+                heapq.heapify(self._heap)
+
+    def _take(self, entry: _Entry) -> None:
+        if entry.waiting:
+            entry.waiting = False
+            self._waiting_tokens -= entry.cost
+            group = self._groups[entry.group]
+            del group[entry.number]
+            if not group:
+                del self._groups[entry.group]
+
+    def _work(self) -> None:
+        while (picked := self._next_slice()) is not None:
+            rows = self._run(picked)
+            with self._changed:
+                self._running_tokens = 0
+            for entry, row in zip(picked, rows, strict=True):
+                ticket = entry.ticket
+                ticket.rows[entry.place] = row
+                ticket.left -= 1
+                if ticket.left == 0:
+                    with suppress(InvalidStateError):  # the caller may have left in the meantime
+                        ticket.future.set_result(ticket.rows)
+
+    def _next_slice(self) -> list[_Entry] | None:
+        with self._changed:
+            while True:
+                while self._heap and not self._heap[0][2].waiting:
+                    heapq.heappop(self._heap)
+                if not self._heap:
+                    if self._closed:
+                        return None
+                    self._changed.wait()
+                    continue
+                # The first of a burst waits a moment for the others.
+                wait = self._heap[0][2].ticket.arrived + self._linger - time.monotonic()
+                if wait <= 0 or self._closed or self._waiting_tokens >= SMALLEST_SLICE:
+                    return self._pick()
+                self._changed.wait(wait)
+
+    def _pick(self) -> list[_Entry]:
+        room = min(self._slice_seconds * self.rate, LARGEST_SLICE, self._waiting_tokens / 2)
+        room = max(room, SMALLEST_SLICE)
+        picked: list[_Entry] = []
+        groups: set[tuple[int, ...]] = set()
+        tokens = 0
+        while self._heap and tokens < room:
+            tag, _, first = self._heap[0]
+            if not first.waiting:
+                heapq.heappop(self._heap)
+                continue
+            for entry in self._siblings(first):
+                cost = len(entry.prompt.ids) - (entry.prompt.prefix if entry.group in groups else 0)
+                if picked and tokens + cost > 2 * room:
+                    break
+                self._take(entry)
+                picked.append(entry)
+                groups.add(entry.group)
+                tokens += cost
+            if first.waiting:
+                break
+            self._clock = max(self._clock, tag)
+        now = time.monotonic()
+        for entry in picked:
+            entry.ticket.started = entry.ticket.started or now
+        self._running_tokens = tokens
+        return picked
+
+    def _siblings(self, first: _Entry) -> list[_Entry]:
+        """A prompt, and the others of its question. Of prompts without a question nothing says what they share."""
+        if not first.group:
+            return [first]
+        return [first, *(entry for entry in self._groups[first.group].values() if entry is not first)]
+
+    def _run(self, picked: list[_Entry]) -> list[Row]:
+        started = time.perf_counter()
+        rows = self._computed([entry.prompt for entry in picked])
+        seconds = time.perf_counter() - started
+        tokens = self._running_tokens
+        if tokens >= SMALLEST_SLICE // 2:
+            self.rate += 0.3 * (tokens / max(seconds, 1e-6) - self.rate)
+        self._observe(Slice(len(picked), len({id(entry.ticket) for entry in picked}), tokens, seconds))
+        return rows
+
+    def _computed(self, prompts: list[Prompt]) -> list[Row]:
+        try:
+            return list(self._compute(prompts))
+        except ServiceError as error:
+            return [error] * len(prompts)  # the engine is elsewhere and does not answer: it is nobody's fault here
+        except Exception as error:
+            if len(prompts) == 1:
+                logger.exception("The engine failed on a prompt of %d tokens.", len(prompts[0].ids))
+                return [error]
+        return [row for prompt in prompts for row in self._computed([prompt])]

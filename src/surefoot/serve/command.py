@@ -1,0 +1,114 @@
+"""`surefoot serve`: the command line of the service.
+
+The rule: a wrong call is refused before a model is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import MissingDependencyError, OptionError
+from surefoot.serve.settings import ModelSource, Settings, read_key
+
+DONE = 0
+
+ABOUT = (
+    "Serves a model over HTTP: scores, rewards, vLLM's /pooling, and a page to see it work. It listens on this machine "
+    "only, unless --host says otherwise."
+)
+
+
+def add_serve(commands: Any, add_model_options: Callable[..., None]) -> None:
+    """Adds `serve` to the commands of the program."""
+    defaults = Settings()
+    parser = commands.add_parser("serve", help="serve a model over HTTP", description=ABOUT)
+    parser.add_argument(
+        "--model",
+        action="append",
+        required=True,
+        metavar="[NAME=]MODEL",
+        help="folder or hub id of a PRM, and the name to serve it under; may be repeated",
+    )
+    add_model_options(parser, model=False)
+    parser.add_argument("--vllm", metavar="URL", help="a vLLM server that computes; only the tokenizer is read here")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000); 0 takes a free one")
+    parser.add_argument("--workers", type=int, default=1, help="processes; each one loads the models (1)")
+    parser.add_argument(
+        "--api-key", metavar="FILE", help="file that holds the key which callers must send; `env`: SUREFOOT_API_KEY"
+    )
+    for name, about in {
+        "max_body_bytes": "bytes of a request's body",
+        "max_items": "items in a request",
+        "max_requests": "requests being answered at a time",
+        "queue_tokens": "tokens that may wait for each model",
+    }.items():
+        value = getattr(defaults, name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=_whole, default=value, metavar="N", help=f"{about}, at most ({value:,})"
+        )
+    for name, about in {
+        "linger": "seconds that an idle engine waits for company",
+        "slice_seconds": "seconds of work between two looks at who is waiting",
+        "timeout": "seconds that a request may take",
+        "drain_seconds": "seconds that accepted requests get to finish after SIGTERM",
+    }.items():
+        value = getattr(defaults, name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=_seconds, default=value, metavar="S", help=f"{about} ({value:g})"
+        )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="lines for people or machines")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        from surefoot.serve.server import Plan, serve
+    except ImportError as error:
+        raise MissingDependencyError(f'{error}. Install what a service needs: pip install "surefoot[serve]"') from error
+    names = ("max_body_bytes", "max_items", "max_requests", "queue_tokens")
+    times = ("linger", "slice_seconds", "timeout", "drain_seconds")
+    settings = Settings(
+        **{name: getattr(options, name) for name in (*names, *times)},
+        api_key=None if options.api_key is None else read_key(options.api_key),
+    )
+    loading = {
+        "revision": options.revision,
+        "quantize": options.quantize,
+        "dtype": options.dtype,
+        "device": options.device,
+        "attention": options.attention,
+        "compile": True if options.compile else "auto",
+        "max_tokens": options.max_tokens,
+    }
+    if options.vllm and len(options.model) > 1:
+        raise OptionError("With --vllm one model can be served: the one that the vLLM server has.")
+    sources = tuple(_source(given, options.vllm, loading) for given in options.model)
+    plan = Plan(sources, settings, options.log_format, options.log_level)
+    serve(plan, host=options.host, port=options.port, workers=options.workers)
+    return DONE
+
+
+def _source(given: str, vllm: str | None, loading: dict[str, Any]) -> ModelSource:
+    name, equals, place = given.partition("=")
+    if not equals or Path(given).is_dir():
+        return ModelSource(given, None, vllm, loading)
+    return ModelSource(place, name, vllm, loading)
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("give a whole number above 0")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError("give a number of seconds")
+    return number

@@ -1,0 +1,86 @@
+"""Everything that the routes of one process share: the models, the limits, the numbers.
+
+The rule: models are there before the house opens and never change; when it is closing, who is inside is served and
+nobody else comes in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from surefoot import Scorer
+from surefoot.errors import OptionError
+from surefoot.serve.batcher import Slice
+from surefoot.serve.metrics import Gauge, Labels, Metrics
+from surefoot.serve.service import Service
+from surefoot.serve.settings import Settings
+
+
+class House:
+    """The state of the service."""
+
+    def __init__(self, scorers: Iterable[Scorer], settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.started = int(time.time())
+        self.inside = 0
+        """Requests that are being answered."""
+        self.draining = False
+        self.services: dict[str, Service] = {}
+        for scorer in scorers:
+            if scorer.name in self.services:
+                raise OptionError(f"Two models are called {scorer.name!r}. Give one another name: --model NAME=FOLDER.")
+            self.services[scorer.name] = Service(scorer, settings, self._observer(scorer.name))
+        if not self.services:
+            raise OptionError("There is no model to serve.")
+        self.metrics.gauges += [
+            Gauge("surefoot_queue_tokens", "Tokens that wait or are being computed.", self._queues),
+            Gauge("surefoot_requests_inside", "Requests that are being answered.", lambda: {(): self.inside}),
+            Gauge("surefoot_tokens_per_second", "Speed of the engine, a running average.", self._rates),
+        ]
+
+    def service(self, name: str | None) -> Service:
+        """The model of that name; without a name, the only one."""
+        if name is None and len(self.services) == 1:
+            return next(iter(self.services.values()))
+        if name not in self.services:
+            problem = "Name the model" if name is None else "There is no model of that name"
+            raise OptionError(f"{problem}: {', '.join(self.services)}.")
+        return self.services[name]
+
+    @property
+    def ready(self) -> bool:
+        """Whether new work is taken."""
+        return not self.draining and all(service.batcher.alive for service in self.services.values())
+
+    def close(self) -> None:
+        """Finishes what was accepted and ends all threads."""
+        self.draining = True
+        for service in self.services.values():
+            service.close()
+
+    def _observer(self, model: str) -> Observer:
+        return Observer(self.metrics, model)
+
+    def _queues(self) -> dict[Labels, float]:
+        return {(("model", name),): service.batcher.tokens for name, service in self.services.items()}
+
+    def _rates(self) -> dict[Labels, float]:
+        return {(("model", name),): service.batcher.rate for name, service in self.services.items()}
+
+
+class Observer:
+    """Writes down what the engine of one model did. It is called from the engine's thread."""
+
+    def __init__(self, metrics: Metrics, model: str) -> None:
+        self._metrics = metrics
+        self._model = model
+
+    def __call__(self, done: Slice) -> None:
+        """One slice was computed."""
+        with self._metrics.lock:
+            self._metrics.slices.add(done.prompts, model=self._model)
+            self._metrics.slice_tokens.add(done.tokens, model=self._model)
+            self._metrics.tokens.add(done.tokens, model=self._model)
+            self._metrics.busy.add(done.seconds, model=self._model)

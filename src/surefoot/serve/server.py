@@ -1,0 +1,180 @@
+"""The process, or several of them behind one port.
+
+The rule: models are loaded before the first request is taken, and never again. SIGTERM: what is inside is finished,
+new work gets 503, then the process ends; a second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+import surefoot
+from surefoot.errors import OptionError
+from surefoot.serve.app import create_app
+from surefoot.serve.house import House
+from surefoot.serve.log import set_up_logging
+from surefoot.serve.settings import ModelSource, Settings
+
+if TYPE_CHECKING:
+    from surefoot import Scorer
+
+logger = logging.getLogger("surefoot.serve")
+
+KEEP_ALIVE = 75
+BACKLOG = 2048
+RESTART_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one process has to do."""
+
+    sources: tuple[ModelSource, ...]
+    settings: Settings
+    log_format: str = "text"
+    log_level: str = "info"
+
+
+def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000, workers: int = 1) -> None:
+    """Serves until a signal comes."""
+    set_up_logging(plan.log_format, plan.log_level)
+    if workers < 1:
+        raise OptionError(f"workers={workers} would serve nobody. Give a number above 0.")
+    if plan.settings.api_key is None and not _is_loopback(host):
+        logger.warning("Whoever can reach %s can use this service: no key is set. See --api-key.", host)
+    listener = _listen(host, port)
+    address = f"http://{host}:{listener.getsockname()[1]}"
+    if workers == 1:
+        _serve_here(plan, listener, address)
+    else:
+        _serve_with_workers(plan, listener, address, workers)
+
+
+def load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
+    """The models, under the names that callers see."""
+    scorers = []
+    for source in sources:
+        if source.vllm is None:
+            scorer = surefoot.load(source.place, **source.options)
+        else:
+            from surefoot.connect.vllm import scorer_on_vllm
+
+            scorer = scorer_on_vllm(source.vllm, source.place, max_tokens=source.options.get("max_tokens"))
+        scorer.name = source.served_name
+        scorers.append(scorer)
+    return scorers
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which on the first signal lets everybody finish."""
+
+    def __init__(self, config: uvicorn.Config, house: House) -> None:
+        super().__init__(config)
+        self._house = house
+        self._until = 0.0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal closes the door; the second one ends the process."""
+        if self._house.draining:
+            super().handle_exit(sig, frame)
+        self._house.draining = True
+        self._until = time.monotonic() + self._house.settings.drain_seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        """Leaves when nobody is inside any more, or when the time for it is over."""
+        if self._house.draining and (self._house.inside == 0 or time.monotonic() > self._until):
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def _serve_here(plan: Plan, listener: socket.socket, address: str) -> None:
+    app = create_app(load_models(plan.sources), plan.settings)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=max(1, round(plan.settings.drain_seconds)),
+        ws="none",
+        lifespan="on",
+    )
+    logger.info("Serving %s at %s (process %d).", ", ".join(app.state.house.services), address, os.getpid())
+    Server(config, app.state.house).run(sockets=[listener])
+
+
+def _serve_with_workers(plan: Plan, listener: socket.socket, address: str, workers: int) -> None:
+    """Processes that take connections from one socket. One that dies is replaced."""
+    stop = False
+
+    def on_signal(sig: int, frame: FrameType | None) -> None:
+        nonlocal stop
+        stop = True
+        for child in children:
+            if child.pid is not None and child.is_alive():
+                os.kill(child.pid, signal.SIGTERM)
+
+    children: list[SpawnProcess] = []
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    children += [_start_worker(plan, listener, address) for _ in range(workers)]
+    while any(child.is_alive() for child in children):
+        time.sleep(0.2)
+        for place, child in enumerate(children):
+            if child.is_alive() or stop:
+                continue
+            if child.exitcode == 2:
+                on_signal(signal.SIGTERM, None)
+                raise OptionError("A worker could not start; its message is above.")
+            logger.error("Worker %s ended with %s; starting another.", child.pid, child.exitcode)
+            time.sleep(RESTART_SECONDS)
+            children[place] = _start_worker(plan, listener, address)
+
+
+def _start_worker(plan: Plan, listener: socket.socket, address: str) -> SpawnProcess:
+    child = multiprocessing.get_context("spawn").Process(target=_worker, args=(plan, listener, address))
+    child.start()
+    return child
+
+
+def _worker(plan: Plan, listener: socket.socket, address: str) -> None:
+    set_up_logging(plan.log_format, plan.log_level)
+    # Ctrl+C reaches every process of the terminal; the first process says when to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _serve_here(plan, listener, address)
+    except surefoot.SurefootError as error:
+        logger.error("%s", error)
+        raise SystemExit(2) from error
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise OptionError(f"Nothing can listen at {host}:{port}: {error.strerror}. Choose another --port.") from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

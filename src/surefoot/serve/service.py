@@ -1,0 +1,177 @@
+"""A model that many callers share: preparing, queueing, answering.
+
+The rule: the event loop only passes things on. Text is split and encoded in threads, a few items at a time, so that
+neither a large request nor a large text holds up others; the engine has its own thread (see `batcher.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from surefoot import Scorer, SolutionScore
+from surefoot.errors import InputError, ServiceError, SurefootError
+from surefoot.pair import Item
+from surefoot.prompt import Prompt
+from surefoot.scorer import Job
+from surefoot.serve.batcher import Batcher, Row, Slice, Ticket
+from surefoot.serve.settings import Settings
+
+logger = logging.getLogger("surefoot.serve")
+
+CHUNK_ITEMS = 32
+CHUNK_CHARS = 32_768
+CALLERS = 32
+"""Adapters that may wait for the engine at a time."""
+FEW_STEPS = 64
+"""Steps whose results are made on the spot: handing them to a thread would take longer."""
+ENGINE_FAILED = "The engine could not compute this item. The log of the service says why."
+
+Answer = TypeVar("Answer")
+
+
+class Service:
+    """One loaded model with its queue."""
+
+    def __init__(self, scorer: Scorer, settings: Settings, observe: Callable[[Slice], None] | None = None) -> None:
+        self.scorer = scorer
+        self.batcher = Batcher(
+            scorer.compute,
+            name=scorer.name,
+            linger=settings.linger,
+            slice_seconds=settings.slice_seconds,
+            queue_tokens=settings.queue_tokens,
+            observe=observe,
+        )
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="surefoot-prepare")
+        self._callers = ThreadPoolExecutor(CALLERS, thread_name_prefix="surefoot-call")
+
+    def close(self) -> None:
+        """Finishes what was accepted, then ends the threads."""
+        self.batcher.close()
+        self._callers.shutdown()
+        self._threads.shutdown()
+
+    async def score(
+        self, items: Sequence[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
+    ) -> list[SolutionScore]:
+        """Like `Scorer.score_many`; an item that cannot be scored has its reason in its place."""
+        jobs: list[Job | InputError] = []
+        for chunk in _chunks(items):
+            prepare = partial(self.scorer.prepare, split=split, closing=closing, system=system, first=len(jobs))
+            jobs += await self.in_thread(partial(prepare, chunk))
+        good = [job for job in jobs if isinstance(job, Job)]
+        started = time.monotonic()
+        rows = await self.compute([prompt for job in good for prompt in job.readable])
+        per_token = (time.monotonic() - started) / max(1, sum(job.tokens for job in good))
+        finish = partial(self.finish, jobs, rows, per_token)
+        return finish() if sum(len(job.solution.steps) for job in good) <= FEW_STEPS else await self.in_thread(finish)
+
+    def finish(self, jobs: list[Job | InputError], rows: list[Row], per_token: float) -> list[SolutionScore]:
+        """Results of jobs and the rows of those among them that are no errors."""
+        waiting = iter(rows)
+
+        def result(job: Job | InputError) -> SolutionScore:
+            if isinstance(job, InputError):
+                return self.scorer.unscored(str(job))
+            found = [next(waiting) for _ in job.readable]
+            numbers = [row for row in found if isinstance(row, list)]
+            if len(numbers) < len(found):
+                return self.scorer.unscored(ENGINE_FAILED)
+            return self.scorer.finish(job, numbers, per_token * job.tokens)
+
+        return [result(job) for job in jobs]
+
+    async def compute(self, prompts: Sequence[Prompt]) -> list[Row]:
+        """The numbers of the prompts. Cancelling this gives the place in the queue to others."""
+        ticket = self.batcher.submit(prompts)
+        return _checked(await asyncio.wrap_future(ticket.future))
+
+    async def pool(self, inputs: Sequence[str | Sequence[int]]) -> tuple[list[Prompt], list[list[float]]]:
+        """Prompts that were rendered elsewhere, and their numbers. All of them, or an error that names the first."""
+        prompts: list[Prompt] = []
+        for number, given in enumerate(inputs):
+            try:
+                prompt = await self.in_thread(partial(self.scorer.rendered, given))
+            except InputError as error:
+                raise InputError(f"Input {number}: {error}") from error
+            if len(prompt.ids) > self.scorer.max_tokens:
+                raise InputError(
+                    f"Input {number} has {len(prompt.ids)} tokens; the limit is {self.scorer.max_tokens}. Shorten it."
+                )
+            prompts.append(prompt)
+        rows = await self.compute([prompt.cut(len(prompt.ids)) for prompt in prompts])
+        for row in rows:
+            if isinstance(row, Exception):
+                raise SurefootError(ENGINE_FAILED) from row
+        return prompts, [row for row in rows if isinstance(row, list)]
+
+    async def call(self, work: Callable[[Blocking], Answer]) -> Answer:
+        """Runs code that expects a scorer which it can wait for, in a thread. Cancelling this ends its waiting."""
+        scorer = Blocking(self)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._callers, work, scorer)
+        except asyncio.CancelledError:
+            scorer.leave()
+            raise
+
+    async def in_thread(self, work: Callable[[], Answer]) -> Answer:
+        """Runs work that takes time, and is not the engine's, outside of the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+class Blocking:
+    """The model for one caller in a thread: it has the verb that adapters ask of a scorer."""
+
+    def __init__(self, service: Service) -> None:
+        self.name = service.scorer.name
+        self._service = service
+        self._ticket: Ticket | None = None
+        self._left = False
+
+    def score_many(
+        self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
+    ) -> list[SolutionScore]:
+        """Like `Scorer.score_many`, through the queue that all callers share."""
+        service = self._service
+        jobs = service.scorer.prepare(list(items), split=split, closing=closing, system=system, keep_going=False)
+        started = time.monotonic()
+        good = [job for job in jobs if isinstance(job, Job)]
+        self._ticket = service.batcher.submit([prompt for job in good for prompt in job.readable])
+        if self._left:
+            self._ticket.future.cancel()
+        rows = _checked(self._ticket.future.result())
+        per_token = (time.monotonic() - started) / max(1, sum(job.tokens for job in good))
+        return service.finish(jobs, rows, per_token)
+
+    def leave(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._left = True
+        if self._ticket is not None:
+            self._ticket.future.cancel()
+
+
+def _checked(rows: list[Row]) -> list[Row]:
+    """The rows, unless the engine was not there to compute them."""
+    for row in rows:
+        if isinstance(row, ServiceError):
+            raise row
+    return rows
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
+    chunk: list[Item] = []
+    chars = 0
+    for item in items:
+        chunk.append(item)
+        chars += len(item[0]) + (len(item[1]) if isinstance(item[1], str) else sum(map(len, item[1])))
+        if len(chunk) >= CHUNK_ITEMS or chars >= CHUNK_CHARS:
+            yield chunk
+            chunk, chars = [], 0
+    if chunk:
+        yield chunk

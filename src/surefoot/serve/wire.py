@@ -1,0 +1,255 @@
+"""What travels over HTTP: the bodies of requests and replies.
+
+The rule: a body that does not fit its schema is refused as a whole, with the place of every mistake; no text of the
+request is repeated in the refusal.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.config import JsonDict
+
+SplitRule = Literal["auto", "steps", "paragraphs", "lines"]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+ONE_OF = {"oneOf": [{"required": ["solution"]}, {"required": ["steps"]}]}
+
+
+def _without_default(schema: JsonDict) -> None:
+    """A field that may be left out, but has no value that could be sent in its stead."""
+    del schema["default"]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Item(_Request):
+    """A question, and its solution as one text or as a list of steps."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=ONE_OF)  # type: ignore[typeddict-item]
+
+    question: str
+    solution: str = Field("", description="The solution as the model wrote it.", json_schema_extra=_without_default)
+    steps: list[str] = Field([], description="The solution as ready steps.", json_schema_extra=_without_default)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Item:
+        if len(self.model_fields_set & {"solution", "steps"}) != 1:
+            raise ValueError("give either `solution` or `steps`")
+        return self
+
+    @property
+    def pair(self) -> tuple[str, str | list[str]]:
+        """As `Scorer.score_many` takes it."""
+        return self.question, self.steps if "steps" in self.model_fields_set else self.solution
+
+
+class _Scoring(_Request):
+    model: str | None = Field(None, description="One of the names that /v1/models lists; needed if it lists several.")
+    split: SplitRule = Field("auto", description="How the steps of a text are found.")
+    closing: bool = Field(True, description="Whether a stated final answer becomes a step of its own.")
+    system: str | None = Field(None, description="Replaces the system message of the model's family.")
+    timeout: Seconds | None = Field(None, description="Seconds after which the answer is no longer wanted.")
+
+
+class ScoreRequest(_Scoring):
+    """Solutions to score."""
+
+    items: list[Item]
+    threshold: Probability = Field(0.5, description="A step is right above it: for first_error and correct_prefix.")
+
+
+class RewardItem(Item):
+    """A solution, and the reference answer that recipes with an outcome need."""
+
+    gold: str | None = None
+
+
+class RewardRequest(_Scoring):
+    """Solutions to reward."""
+
+    items: list[RewardItem]
+    recipe: str = Field("seed", description="One of the recipes of surefoot.reward.")
+
+
+class Step(BaseModel):
+    """One step and the probability that it is right."""
+
+    text: str
+    start: int
+    end: int
+    score: float | None
+    status: Literal["scored", "over_length", "not_finite"]
+    index: int
+    kind: Literal["body", "answer"]
+
+
+class Result(BaseModel):
+    """One scored solution: what `SolutionScore.to_dict` gives, and `SolutionScore.from_dict` reads."""
+
+    status: Literal["scored", "partial", "unscored"]
+    reason: str | None = Field(description="Why a step, or the whole solution, has no score.")
+    model: str
+    steps: list[Step]
+    mean: float | None
+    min: float | None
+    final: float | None
+    product: float | None
+    geometric_mean: float | None
+    first_error: int | None = Field(description="-1: no step is wrong. null: an unscored step hides it.")
+    correct_prefix: float | None
+    answer: str | None
+    warnings: list[str]
+    outside: list[tuple[int, int]]
+    unscored_chars: int
+    empty_steps: int
+    split: str
+    tokens: int
+    seconds: float
+    scale: Literal["probability", "margin", "log_ratio"]
+    calibration: str | None
+
+
+class ScoreReply(BaseModel):
+    """Results in the order of the items."""
+
+    results: list[Result]
+
+
+class Rewarded(BaseModel):
+    """A reward, or the reason why there is none."""
+
+    value: float | None
+    terms: dict[str, float | None]
+    reason: str | None
+    score: Result | None
+
+
+class RewardReply(BaseModel):
+    """Rewards in the order of the items."""
+
+    rewards: list[Rewarded]
+
+
+class GetRewardRequest(BaseModel):
+    """OpenRLHF's request for rewards. Its recipe, model and the like are parameters of the address."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    query: list[str] = Field(description="Prompt and response in one, special tokens kept.")
+    prompts: list[str]
+    labels: list[str | float | None] | None = Field(None, description="Reference answers.")
+
+
+class GetRewardReply(BaseModel):
+    """OpenRLHF's reply. A sample without a reward is null, unless the parameter `missing` names a number."""
+
+    rewards: list[float | None]
+    scores: list[float | None]
+    extra_logs: dict[str, float]
+
+
+class PoolingRequest(BaseModel):
+    """vLLM's request for token_classify. Fields that are not named here are ignored, as vLLM does."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    input: str | list[str] | list[int] | list[list[int]] = Field(
+        description="Whole prompts, rendered by the caller: texts, or token ids. One score is read at every marker."
+    )
+    model: str | None = None
+    task: Literal["token_classify"] | None = None
+    encoding_format: Literal["float"] = "float"
+    use_activation: Literal[True] | None = None
+    truncate_prompt_tokens: None = Field(None, description="Not offered: cutting a prompt loses steps in silence.")
+
+    @property
+    def inputs(self) -> list[str | list[int]]:
+        """As a list, also when a single prompt was given."""
+        if isinstance(self.input, str):
+            return [self.input]
+        given: list[str | int | list[int]] = [*self.input]
+        numbers = [id for id in given if isinstance(id, int)]
+        return [numbers] if numbers else [one for one in given if not isinstance(one, int)]
+
+
+class Pooled(BaseModel):
+    """The two classes, wrong and right, at every marker of one prompt."""
+
+    index: int
+    object: Literal["pooling"] = "pooling"
+    data: list[tuple[float, float] | None]
+
+
+class Usage(BaseModel):
+    """Tokens of the request, shared or not."""
+
+    prompt_tokens: int
+    total_tokens: int
+    completion_tokens: int = 0
+    prompt_tokens_details: None = None
+
+
+class PoolingReply(BaseModel):
+    """vLLM's reply."""
+
+    id: str
+    object: Literal["list"] = "list"
+    created: int
+    model: str
+    data: list[Pooled]
+    usage: Usage
+
+
+class ModelCard(BaseModel):
+    """A model that is served."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: Literal["surefoot"] = "surefoot"
+    max_model_len: int = Field(description="The longest prompt in tokens.")
+    family: str
+    fingerprint: str = Field(description="What the model computes, as a hash: equal ones give equal scores.")
+
+
+class ModelList(BaseModel):
+    """All of them."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
+class Mistake(BaseModel):
+    """What is wrong, and what to do about it."""
+
+    type: str
+    message: str
+    code: int
+
+
+class ErrorReply(BaseModel):
+    """The body of every reply that is not a success."""
+
+    error: Mistake
+
+
+class Health(BaseModel):
+    """Whether the process is there."""
+
+    status: str
+
+
+def mistakes(error: ValidationError, shown: int = 5) -> str:
+    """The mistakes of a body in one line, without any of its text."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)
+    parts = []
+    for one in found[:shown]:
+        place = ".".join(str(part)[:40] for part in one["loc"] if not str(part).startswith("function-"))
+        message = one["msg"].removeprefix("Value error, ")
+        parts.append(f"{place}: {message}" if place else message)
+    more = f" (and {len(found) - shown} more)" if len(found) > shown else ""
+    return "; ".join(parts) + more

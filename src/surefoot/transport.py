@@ -1,0 +1,148 @@
+"""JSON over HTTP to a scoring service, with patience.
+
+The rule: scoring changes nothing, so whatever failed on the way, or was put off (429, 502, 503), is sent again until
+`patience` seconds are over; everything else that is not an answer is an error at once. No failure becomes an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from typing import Any
+
+from surefoot.errors import MissingDependencyError, ServiceError
+
+try:
+    import httpx
+except ImportError as error:
+    raise MissingDependencyError(f'{error}. Install what a client needs: pip install "surefoot[client]"') from error
+
+AGAIN = frozenset((429, 502, 503))
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
+SLACK = 5.0
+"""Seconds that a reply may travel beyond the time that the service was given."""
+
+
+class TooLargeError(ServiceError):
+    """The service wants this in smaller requests."""
+
+
+class Patience:
+    """How long to wait before the next try, and when to give up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self._pause = FIRST_PAUSE
+
+    def pause(self, problem: ServiceError, at_least: float = 0.0) -> float:
+        """Seconds to wait now; raises the problem when there is no time left."""
+        # Spread, so that callers who were refused together do not come back together.
+        wait = max(at_least, self._pause * random.uniform(0.5, 1.0))
+        if time.monotonic() + wait > self._until:
+            raise problem
+        self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+        return wait
+
+
+class Transport:
+    """A connection pool to one service."""
+
+    def __init__(self, url: str, *, api_key: str | None, timeout: float, patience: float, connections: int) -> None:
+        self._client = httpx.Client(**_options(url, api_key, timeout, connections))
+        self._patience = patience
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The data of the reply."""
+        content = None if body is None else _encoded(body)
+        patience = Patience(self._patience)
+        while True:
+            try:
+                reply = self._client.request(method, path, content=content)
+                wait, problem = _judge(reply)
+                if problem is None:
+                    return _data(reply)
+            except httpx.TransportError as error:
+                wait, problem = 0.0, _unreachable(self._client.base_url, error)
+            time.sleep(patience.pause(problem, wait))
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._client.close()
+
+
+class AsyncTransport:
+    """The same for coroutines."""
+
+    def __init__(self, url: str, *, api_key: str | None, timeout: float, patience: float, connections: int) -> None:
+        self._client = httpx.AsyncClient(**_options(url, api_key, timeout, connections))
+        self._patience = patience
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The data of the reply."""
+        content = None if body is None else _encoded(body)
+        patience = Patience(self._patience)
+        while True:
+            try:
+                reply = await self._client.request(method, path, content=content)
+                wait, problem = _judge(reply)
+                if problem is None:
+                    return _data(reply)
+            except httpx.TransportError as error:
+                wait, problem = 0.0, _unreachable(self._client.base_url, error)
+            await asyncio.sleep(patience.pause(problem, wait))
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._client.aclose()
+
+
+def _options(url: str, api_key: str | None, timeout: float, connections: int) -> dict[str, Any]:
+    headers = {"Content-Type": "application/json", "X-Request-Timeout": f"{timeout:g}"}
+    if api_key is not None:
+        headers["Authorization"] = f"Bearer {api_key}"
+    return {
+        "base_url": url.rstrip("/"),
+        "headers": headers,
+        "timeout": httpx.Timeout(timeout + SLACK, connect=10.0),
+        "limits": httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        # A service in the own network is asked directly, whatever proxies the environment names for the rest.
+        "trust_env": False,
+    }
+
+
+def _encoded(body: Any) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _judge(reply: httpx.Response) -> tuple[float, ServiceError | None]:
+    """Seconds to wait and the problem, if it may pass; nothing if the reply is a success. Otherwise it raises."""
+    if reply.status_code == 200:
+        return 0.0, None
+    message = f"The service answered {reply.status_code}: {_message(reply)}"
+    if reply.status_code in AGAIN:
+        try:
+            return float(reply.headers.get("retry-after", 0.0)), ServiceError(message)
+        except ValueError:
+            return 0.0, ServiceError(message)
+    raise (TooLargeError if reply.status_code == 413 else ServiceError)(message)
+
+
+def _message(reply: httpx.Response) -> str:
+    try:
+        return str(reply.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return reply.reason_phrase or "no reason given"
+
+
+def _data(reply: httpx.Response) -> Any:
+    try:
+        return reply.json()
+    except ValueError as error:
+        raise ServiceError("The service's answer is not JSON. Is the address that of a Surefoot service?") from error
+
+
+def _unreachable(url: httpx.URL, error: Exception) -> ServiceError:
+    return ServiceError(f"The service at {url} did not answer ({type(error).__name__}). Is it running?")

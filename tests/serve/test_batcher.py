@@ -1,0 +1,212 @@
+"""The queue before the engine: sharing, fairness, bounds, leaving, failing. No HTTP, no model but the small one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+
+import pytest
+
+import surefoot
+from surefoot.errors import ServiceError
+from surefoot.prompt import Prompt
+from surefoot.scorer import Job
+from surefoot.serve.batcher import Batcher, ClosedError, QueueFullError, Slice, TooLargeError
+
+
+class Engine:
+    """An engine that can be held and that remembers its slices. The score of a prompt is its last id."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.entered = threading.Event()
+        self.slices: list[list[Prompt]] = []
+
+    def __call__(self, prompts: Sequence[Prompt]) -> list[list[float]]:
+        self.slices.append(list(prompts))
+        self.entered.set()
+        assert self.go.wait(20)
+        if any(prompt.ids[-1] == 666 for prompt in prompts):
+            raise RuntimeError("this prompt breaks the engine")
+        if any(prompt.ids[-1] == 503 for prompt in prompts):
+            raise ServiceError("the other machine is gone")
+        return [[float(prompt.ids[-1])] for prompt in prompts]
+
+
+def prompt(last: int, tokens: int = 10, question: int = 1, shared: int = 5) -> Prompt:
+    ids = (*[question] * shared, *[last] * (tokens - shared))
+    return Prompt(ids, (tokens - 1,), shared)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.go.set()
+
+
+def held(engine: Engine, batcher: Batcher) -> None:
+    """Occupies the engine, so that what follows has to wait."""
+    batcher.submit([prompt(0)])
+    assert engine.entered.wait(20)
+
+
+def test_what_arrives_together_is_computed_together(engine: Engine) -> None:
+    seen: list[Slice] = []
+    batcher = Batcher(engine, linger=0.2, observe=seen.append)
+    engine.go.set()
+    tickets = [batcher.submit([prompt(number)]) for number in range(8)]
+    assert [ticket.future.result(20) for ticket in tickets] == [[[float(number)]] for number in range(8)]
+    assert len(engine.slices) == 1
+    batcher.close()
+    assert (seen[0].prompts, seen[0].requests, seen[0].tokens) == (8, 8, 5 + 8 * 5)
+
+
+def test_a_small_request_does_not_wait_for_a_large_one(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0, slice_seconds=0)  # slices as small as they get: 512 tokens, at most twice that
+    held(engine, batcher)
+    large = batcher.submit([prompt(number, tokens=100) for number in range(200)])
+    small = batcher.submit([prompt(777, question=2)])
+    engine.go.set()
+    assert small.future.result(20) == [[777.0]]
+    assert large.future.result(20) == [[float(number)] for number in range(200)]
+    assert any(prompt.ids[-1] == 777 for prompt in engine.slices[1])
+    assert len(engine.slices) > 10
+    batcher.close()
+
+
+def test_two_large_requests_advance_together(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0, slice_seconds=0)
+    held(engine, batcher)
+    first = batcher.submit([prompt(1, tokens=100, shared=0) for _ in range(60)])
+    second = batcher.submit([prompt(2, tokens=100, shared=0) for _ in range(60)])
+    engine.go.set()
+    first.future.result(20), second.future.result(20)
+    batcher.close()
+    order = [prompt.ids[-1] for part in engine.slices[1:] for prompt in part]
+    middle = order[: len(order) // 2]
+    assert abs(middle.count(1) - middle.count(2)) <= 2
+
+
+def test_a_question_is_kept_together_whoever_asks(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0, slice_seconds=0)
+    held(engine, batcher)
+    # Eight callers, four questions of 200 tokens, in turn: in the order of arrival a slice would hold all four.
+    tickets = [batcher.submit([prompt(9, tokens=250, shared=200, question=number % 4)]) for number in range(16)]
+    engine.go.set()
+    for ticket in tickets:
+        ticket.future.result(20)
+    batcher.close()
+    for part in engine.slices[1:]:
+        questions = [prompt.ids[0] for prompt in part]
+        assert all(questions.count(question) == 4 for question in set(questions))
+
+
+def test_alone_or_together_through_the_queue(scorer: surefoot.Scorer) -> None:
+    question = "What is 2 + 3 * 4?"
+    items = [(question, [f"3 * 4 = {number}.", "So it is done."]) for number in range(6)]
+    jobs = [job for job in scorer.prepare(items) if isinstance(job, Job)]
+    batcher = Batcher(scorer.compute, linger=0.05)
+    tickets = [batcher.submit(job.readable) for job in jobs]
+    for job, item, ticket in zip(jobs, items, tickets, strict=True):
+        (row,) = ticket.future.result(60)
+        assert isinstance(row, list)
+        result = scorer.finish(job, [row], 0.0)
+        assert result.step_scores == pytest.approx(scorer.score(*item).step_scores, abs=1e-5)
+    batcher.close()
+
+
+def test_a_full_queue_says_when_to_come_back(engine: Engine) -> None:
+    batcher = Batcher(engine, queue_tokens=100)
+    held(engine, batcher)
+    waiting = batcher.submit([prompt(1, tokens=80)])
+    with pytest.raises(QueueFullError) as refused:
+        batcher.submit([prompt(2, tokens=80)])
+    assert refused.value.retry_after > 0
+    with pytest.raises(TooLargeError, match="has 101 tokens"):
+        batcher.submit([prompt(2, tokens=101)])
+    engine.go.set()
+    assert waiting.future.result(20) == [[1.0]]
+    assert batcher.submit([prompt(3, tokens=80)]).future.result(20) == [[3.0]]
+    batcher.close()
+
+
+def test_who_leaves_frees_the_place(engine: Engine) -> None:
+    batcher = Batcher(engine, queue_tokens=100)
+    held(engine, batcher)
+    before = batcher.tokens
+    left = batcher.submit([prompt(1, tokens=40), prompt(2, tokens=30)])
+    assert batcher.tokens == before + 40 + 25
+    assert left.future.cancel()
+    assert batcher.tokens == before
+    stays = batcher.submit([prompt(3, tokens=80)])
+    engine.go.set()
+    assert stays.future.result(20) == [[3.0]]
+    with pytest.raises(CancelledError):
+        left.future.result()
+    batcher.close()
+    assert all(prompt.ids[-1] not in (1, 2) for part in engine.slices for prompt in part)
+
+
+def test_many_who_leave_do_not_pile_up(engine: Engine) -> None:
+    batcher = Batcher(engine)
+    held(engine, batcher)
+    for number in range(1000):
+        batcher.submit([prompt(number)]).future.cancel()
+    assert len(batcher._heap) < 200
+    assert not batcher._groups
+    engine.go.set()
+    batcher.close()
+
+
+def test_one_bad_prompt_does_not_spoil_its_slice(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    batcher = Batcher(engine, linger=0.1)
+    engine.go.set()
+    tickets = [batcher.submit([prompt(1), prompt(666)]), batcher.submit([prompt(2)])]
+    good, bad = tickets[0].future.result(20)
+    assert good == [1.0]
+    assert isinstance(bad, RuntimeError)
+    assert tickets[1].future.result(20) == [[2.0]]
+    assert "failed on a prompt of 10 tokens" in caplog.text
+    batcher.close()
+
+
+def test_an_engine_that_is_elsewhere_and_gone_is_asked_once(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0.1)
+    engine.go.set()
+    rows = batcher.submit([prompt(1), prompt(503)]).future.result(20)
+    assert all(isinstance(row, ServiceError) for row in rows)
+    assert len(engine.slices) == 1
+    batcher.close()
+
+
+def test_closing_finishes_what_was_taken(engine: Engine) -> None:
+    batcher = Batcher(engine)
+    held(engine, batcher)
+    tickets = [batcher.submit([prompt(number)]) for number in range(5)]
+    closer = threading.Thread(target=batcher.close)
+    closer.start()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            batcher.submit([prompt(9)])
+        except ClosedError:
+            break
+        time.sleep(0.01)
+    with pytest.raises(ClosedError):
+        batcher.submit([prompt(9)])
+    engine.go.set()
+    closer.join(20)
+    assert [ticket.future.result(0) for ticket in tickets] == [[[float(number)]] for number in range(5)]
+    assert not batcher.alive
+
+
+def test_nothing_to_read_is_answered_at_once(engine: Engine) -> None:
+    batcher = Batcher(engine)
+    assert batcher.submit([]).future.result(1) == []
+    assert batcher.submit([Prompt((), (), 0)]).future.result(1) == [[]]
+    engine.go.set()
+    batcher.close()
+    assert not engine.slices

@@ -1,0 +1,209 @@
+"""The client: the same results as a scorer, in order, through trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import surefoot
+import surefoot.connect.vllm
+from serving import QUESTION, SOLUTION, served
+from surefoot.errors import InputError, OptionError, ServiceError
+from surefoot.result import SolutionScore
+from surefoot.serve import Settings
+
+
+@pytest.fixture(scope="module")
+def url(scorer: surefoot.Scorer) -> Iterator[str]:
+    with served([scorer], Settings(max_items=20)) as (url, _):
+        yield url
+
+
+def solutions(count: int) -> list[tuple[str, str | list[str]]]:
+    return [(f"What is {n} + 1?", [f"{n} + 1 = {n + 1}.", "Done."] if n % 2 else SOLUTION) for n in range(count)]
+
+
+def same(found: list[SolutionScore], expected: list[SolutionScore]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert [step.text for step in one.steps] == [step.text for step in other.steps]
+        assert one.step_scores == pytest.approx(other.step_scores, abs=1e-5)
+        assert (one.model, one.answer, one.reason, one.outside) == (
+            other.model,
+            other.answer,
+            other.reason,
+            other.outside,
+        )
+
+
+def test_results_survive_json_exactly(scorer: surefoot.Scorer) -> None:
+    result = scorer.score("What is <extra_0>?", "Before.\nStep 1: ½ = 0.5\nStep 2:\nFinal Answer: 3\nAfter.")
+    assert result.warnings
+    assert result.outside
+    assert SolutionScore.from_dict(json.loads(result.to_json())) == result
+    with pytest.raises(InputError, match="not the data of a scored solution"):
+        SolutionScore.from_dict({"steps": []})
+
+
+def test_the_same_verbs_as_a_scorer(url: str, scorer: surefoot.Scorer) -> None:
+    items = solutions(50)  # more than the service takes at a time
+    expected = scorer.score_many(items)
+    with surefoot.connect(url, items_per_request=8) as client:
+        same(client.score_many(items), expected)
+        same(list(client.score_stream(iter(items), window=7)), expected)
+        same([client.score(*items[1])], expected[1:2])
+        assert client.score_many([]) == []
+        assert [row["id"] for row in client.models()] == [scorer.name]
+
+
+def test_the_same_verbs_for_coroutines(url: str, scorer: surefoot.Scorer) -> None:
+    items = solutions(30)
+
+    async def ask() -> tuple[list[SolutionScore], list[SolutionScore], SolutionScore]:
+        async with surefoot.AsyncClient(url, items_per_request=4) as client:
+            many = await client.score_many(items)
+            stream = [result async for result in client.score_stream(items, window=9)]
+            return many, stream, await client.score(*items[0], split="lines")
+
+    many, stream, one = asyncio.run(ask())
+    expected = scorer.score_many(items)
+    same(many, expected)
+    same(stream, expected)
+    same([one], [scorer.score(*items[0], split="lines")])
+
+
+def test_a_list_that_is_too_large_is_sent_in_halves(url: str, scorer: surefoot.Scorer) -> None:
+    items = solutions(45)
+    with surefoot.connect(url, items_per_request=1000) as client:
+        same(client.score_many(items), scorer.score_many(items))
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("text", "Item 1 is not a pair"),
+        ((3, "x"), "question of item 1 is int"),
+        (("q", 3), "Item 1: The solution is of type int"),
+        (("q", b"x"), "Item 1: The solution is of type bytes"),
+        (("q", ["x", 3]), "Item 1: Step 1 of the list is of type int"),
+        (("q", "\ud800"), "solution of item 1 holds half of a surrogate pair"),
+    ],
+)
+def test_a_malformed_item_is_refused_before_anything_is_sent(item: object, message: str) -> None:
+    client = surefoot.connect("http://127.0.0.1:9", patience=0)
+    with pytest.raises(InputError, match=message):
+        client.score_many([(QUESTION, SOLUTION), item])  # type: ignore[list-item]
+
+
+def test_wrong_options(url: str) -> None:
+    with pytest.raises(OptionError, match="no address"):
+        surefoot.connect("127.0.0.1:8000")
+    with pytest.raises(OptionError, match="split is 'words'"):
+        surefoot.connect(url).score(QUESTION, SOLUTION, split="words")
+    with pytest.raises(ServiceError, match="422: There is no model of that name"):
+        surefoot.connect(url, model="other").score(QUESTION, SOLUTION)
+
+
+def test_nobody_there_is_an_error_and_no_number() -> None:
+    with pytest.raises(ServiceError, match="did not answer"):
+        surefoot.connect("http://127.0.0.1:9", patience=0.3).score(QUESTION, SOLUTION)
+
+    async def ask() -> None:
+        async with surefoot.AsyncClient("http://127.0.0.1:9", patience=0.3) as client:
+            await client.score(QUESTION, SOLUTION)
+
+    with pytest.raises(ServiceError, match="did not answer"):
+        asyncio.run(ask())
+
+
+class Replies(ThreadingHTTPServer):
+    """A server that gives prepared replies, one after the other; the last one again and again."""
+
+    def __init__(self, *replies: tuple[int, str]) -> None:
+        self.asked = 0
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler) -> None:
+                handler.rfile.read(int(handler.headers["Content-Length"]))
+                code, body = replies[min(self.asked, len(replies) - 1)]
+                self.asked += 1
+                if code == 0:
+                    handler.close_connection = True
+                    return
+                handler.send_response(code)
+                if code == 429:
+                    handler.send_header("Retry-After", "0")
+                handler.send_header("Content-Length", str(len(body.encode())))
+                handler.end_headers()
+                handler.wfile.write(body.encode())
+
+            def log_message(handler, format: str, *args: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+def test_what_may_pass_is_tried_again(scorer: surefoot.Scorer) -> None:
+    expected = scorer.score(QUESTION, SOLUTION)
+    good = json.dumps({"results": [expected.to_dict()]})
+    with Replies((503, "stopping"), (0, ""), (429, "{}"), (502, ""), (200, good)) as server:
+        assert surefoot.connect(server.url).score(QUESTION, SOLUTION) == expected
+        assert server.asked == 5
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        ((200, "<html>"), "not JSON"),
+        ((200, "{}"), "holds no results"),
+        ((200, '{"results": []}'), "1 items were sent, and 0 results"),
+        ((200, '{"results": [{"steps": 3, "model": "x"}]}'), "holds no results"),
+        ((500, '{"error": {"message": "broken"}}'), "500: broken"),
+        ((504, "late"), "504"),
+        ((413, "large"), "413"),
+        ((401, "no"), "401"),
+    ],
+)
+def test_what_is_no_answer_is_an_error_at_once(reply: tuple[int, str], message: str) -> None:
+    with Replies(reply) as server:
+        with pytest.raises(ServiceError, match=message):
+            surefoot.connect(server.url).score(QUESTION, SOLUTION)
+        assert server.asked == 1
+        server.shutdown()
+
+
+def test_patience_ends() -> None:
+    with Replies((503, '{"error": {"message": "busy"}}')) as server:
+        with pytest.raises(ServiceError, match="503: busy"):
+            surefoot.connect(server.url, patience=0.5).score(QUESTION, SOLUTION)
+        assert server.asked > 1
+        server.shutdown()
+
+
+def test_connect_is_a_verb_and_a_place() -> None:
+    from surefoot.connect import vllm
+
+    assert callable(surefoot.connect)
+    assert surefoot.connect.vllm is vllm  # type: ignore[attr-defined]
+
+
+def test_importing_surefoot_is_light() -> None:
+    code = "import surefoot, sys; surefoot.connect; print(sorted({'torch', 'httpx', 'starlette'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    code = "import surefoot, sys; surefoot.connect('http://127.0.0.1:9'); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,63 @@
+"""The OpenAPI description against the service: whatever it allows is answered, whatever it forbids is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+import surefoot
+from serving import served
+from surefoot.serve import Settings
+from surefoot.serve.openapi import GETS, POSTS, describe
+
+EXAMPLES = 25
+DESCRIPTION: Any = schemathesis.openapi.from_dict(describe())
+OPERATIONS: list[Any] = [found.ok() for found in DESCRIPTION.get_all_operations()]
+
+
+@pytest.fixture(scope="module")
+def url(scorer: surefoot.Scorer) -> Iterator[str]:
+    with served([scorer], Settings(max_items=100)) as (url, _):
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("operation", "mode"),
+    [(operation, GenerationMode.POSITIVE) for operation in OPERATIONS]
+    + [(operation, GenerationMode.NEGATIVE) for operation in OPERATIONS if operation.body],
+    ids=lambda value: getattr(value, "label", getattr(value, "name", "")),
+)
+def test_what_is_described_is_what_is_done(operation: Any, mode: GenerationMode, url: str) -> None:
+    """No reply but the described ones, bodies as their schema says; forbidden bodies are refused.
+
+    A body that its schema allows may still ask for what there is not, such as an unknown model: 422 is right then.
+    """
+
+    @settings(
+        max_examples=EXAMPLES if operation.body else 2,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        if mode is GenerationMode.POSITIVE:
+            # Who asks for an answer in no time gets 504, which is right, and tested elsewhere.
+            (case.headers or {}).pop("X-Request-Timeout", None)
+            if isinstance(case.body, dict):
+                case.body.pop("timeout", None)
+        reply = case.call_and_validate(base_url=url, excluded_checks=[positive_data_acceptance])
+        assert reply.status_code < 500
+
+    ask()
+
+
+def test_every_route_is_described() -> None:
+    assert {operation.path for operation in OPERATIONS} == {*POSTS, *GETS}

@@ -1,0 +1,372 @@
+"""The service over real HTTP: answers, refusals, limits, the key, what it says about itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import surefoot
+from serving import QUESTION, SOLUTION, served
+from surefoot.family.qwen import MARKER
+from surefoot.serve import Settings
+from surefoot.serve.house import House
+from surefoot.serve.log import JsonLines
+from surefoot.serve.settings import ModelSource, read_key
+
+ITEM = {"question": QUESTION, "solution": SOLUTION}
+KEY = "a-key-for-tests"
+
+
+@pytest.fixture(scope="module")
+def service(scorer: surefoot.Scorer) -> Iterator[tuple[str, House]]:
+    settings = Settings(max_body_bytes=200_000, max_items=50, queue_tokens=20_000)
+    with served([scorer], settings) as (url, house):
+        yield url, house
+
+
+@pytest.fixture(scope="module")
+def http(service: tuple[str, House]) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=service[0], timeout=30) as client:
+        yield client
+
+
+def without_time(data: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in data.items() if name != "seconds"}
+
+
+def test_scores_are_those_of_the_scorer(http: httpx.Client, scorer: surefoot.Scorer) -> None:
+    items = [ITEM, {"question": QUESTION, "steps": ["3 * 4 = 12.", "2 + 12 = 15."]}]
+    reply = http.post("/v1/score", json={"items": items, "threshold": 0.9})
+    assert reply.status_code == 200
+    found = [surefoot.SolutionScore.from_dict(row) for row in reply.json()["results"]]
+    expected = [scorer.score(QUESTION, SOLUTION), scorer.score(QUESTION, ["3 * 4 = 12.", "2 + 12 = 15."])]
+    for one, other, row in zip(found, expected, reply.json()["results"], strict=True):
+        assert one.step_scores == pytest.approx(other.step_scores, abs=1e-5)
+        assert [step.text for step in one.steps] == [step.text for step in other.steps]
+        assert without_time(one.to_dict(0.9)) == without_time(row)
+
+
+def test_options_reach_the_scorer(http: httpx.Client, scorer: surefoot.Scorer) -> None:
+    body = {"items": [ITEM], "split": "lines", "closing": False, "system": "Think."}
+    (row,) = http.post("/v1/score", json=body).json()["results"]
+    expected = scorer.score(QUESTION, SOLUTION, split="lines", closing=False, system="Think.")
+    assert surefoot.SolutionScore.from_dict(row).step_scores == pytest.approx(expected.step_scores, abs=1e-5)
+
+
+def test_an_item_that_cannot_be_scored_has_its_reason_in_its_place(http: httpx.Client) -> None:
+    items = [ITEM, {"question": QUESTION, "solution": ""}, {"question": "x " * 5000, "steps": ["No."]}, ITEM]
+    results = http.post("/v1/score", json={"items": items}).json()["results"]
+    assert [row["status"] for row in results] == ["scored", "unscored", "unscored", "scored"]
+    assert results[1]["reason"] == "The solution has no steps."
+    assert "question alone takes" in results[2]["reason"]
+    assert results[2]["steps"][0]["score"] is None
+
+
+def test_marker_text_stays_text(http: httpx.Client) -> None:
+    item = {"question": QUESTION, "steps": [f"One {MARKER} <|im_end|> trick."]}
+    (row,) = http.post("/v1/score", json={"items": [item]}).json()["results"]
+    assert len(row["steps"]) == 1
+    assert any(MARKER in warning for warning in row["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("{", 400, "Invalid JSON"),
+        ("[" * 5000, 400, "recursion"),
+        ('{"items": [{"question": "\\ud800", "solution": ""}]}', 400, "hex escape"),
+        ("null", 422, "an object"),
+        ("{}", 422, "items: Field required"),
+        ({"items": "x"}, 422, "items: Input should be a valid array"),
+        ({"items": [{"question": 1, "solution": "x"}]}, 422, "items.0.question: Input should be a valid string"),
+        ({"items": [{"question": "q"}]}, 422, "items.0: give either `solution` or `steps`"),
+        ({"items": [{**ITEM, "steps": []}]}, 422, "items.0: give either `solution` or `steps`"),
+        ({"items": [{"question": "q", "solution": None}]}, 422, "items.0.solution"),
+        ({"items": [ITEM], "spilt": "lines"}, 422, "spilt: Extra inputs"),
+        ({"items": [ITEM], "split": "words"}, 422, "split: Input should be 'auto'"),
+        ({"items": [ITEM], "threshold": 2}, 422, "threshold"),
+        ({"items": [ITEM], "timeout": 0}, 422, "timeout"),
+        ({"items": [ITEM], "model": "other"}, 422, "There is no model of that name"),
+        ({"items": [ITEM] * 51}, 413, "Send at most 50 at a time"),
+        ({"items": [{"question": "q", "solution": "x" * 300_000}]}, 413, "larger than 200000 bytes"),
+        ({"items": [{"question": f"{n} " + "x " * 1000, "steps": ["y"]} for n in range(40)]}, 413, "several requests"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_with_advice(
+    http: httpx.Client, body: object, code: int, message: str
+) -> None:
+    content = body if isinstance(body, str) else json.dumps(body)
+    reply = http.post("/v1/score", content=content, headers={"Content-Type": "application/json"})
+    assert reply.status_code == code, reply.text
+    error = reply.json()["error"]
+    assert error["code"] == code
+    assert message in error["message"]
+    assert "xxxx" not in error["message"]
+
+
+def test_only_json_is_taken(http: httpx.Client) -> None:
+    reply = http.post("/v1/score", content=json.dumps({"items": []}), headers={"Content-Type": "text/plain"})
+    assert reply.status_code == 415
+
+
+def test_unknown_routes_and_methods(http: httpx.Client) -> None:
+    assert http.get("/nothing").status_code == 404
+    reply = http.get("/v1/score")
+    assert reply.status_code == 405
+    assert "POST" in reply.headers["allow"]
+
+
+def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
+    from surefoot.reward import find_recipe
+
+    items = [{**ITEM, "gold": "14"}, {**ITEM, "gold": "15"}, ITEM]
+    rewards = http.post("/v1/reward", json={"items": items, "recipe": "outcome+process"}).json()["rewards"]
+    recipe, score = find_recipe("outcome+process"), scorer.score(QUESTION, SOLUTION)
+    for row, gold in zip(rewards, ("14", "15", None), strict=True):
+        assert row["value"] == pytest.approx(recipe(score, gold).value, abs=1e-5)
+    assert rewards[2]["value"] is None
+    assert "no gold answer" in rewards[2]["reason"]
+    reply = http.post("/v1/reward", json={"items": items, "recipe": "none such"})
+    assert reply.status_code == 422
+    assert "outcome+process" in reply.json()["error"]["message"]
+
+
+def test_openrlhf_gets_its_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
+    from surefoot.reward import find_recipe
+
+    prompt = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+    body = {"query": [f"{prompt}{SOLUTION}<|im_end|>"], "prompts": [prompt], "labels": ["14"]}
+    data = http.post("/get_reward?recipe=outcome%2Bprocess", json=body).json()
+    expected = find_recipe("outcome+process")(scorer.score(QUESTION, SOLUTION), "14")
+    assert data["rewards"] == pytest.approx([expected.value], abs=1e-5)
+    assert data["scores"] == [1.0]
+    assert http.post("/get_reward", json={"query": [], "prompts": [], "labels": []}).json()["rewards"] == []
+    lost = {"query": ["another text"], "prompts": [prompt], "labels": [""]}
+    assert http.post("/get_reward", json=lost).json()["rewards"] == [None]
+    assert http.post("/get_reward?missing=-1", json=lost).json()["rewards"] == [-1.0]
+    for wrong in ("?recipe=none", "?missing=x", "?split=words", "?spilt=lines", "?model=other"):
+        assert http.post(f"/get_reward{wrong}", json=body).status_code == 422
+    assert http.post("/get_reward", json={**body, "labels": []}).status_code == 422
+
+
+def test_who_leaves_get_reward_frees_the_place(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
+    url, house = service
+    batcher = house.services[scorer.name].batcher
+    with scorer._runner.lock:
+        body = {"query": [f"{QUESTION} {SOLUTION}"], "prompts": [QUESTION], "labels": None}
+        busy = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}})
+        busy.start()
+        wait_until(lambda: batcher.tokens > 0)
+        before = batcher.tokens
+        reply = httpx.post(f"{url}/get_reward", json=body, headers={"X-Request-Timeout": "0.3"})
+        assert reply.status_code == 504
+        wait_until(lambda: batcher.tokens == before)
+    busy.join()
+
+
+def test_pooling_speaks_vllm(http: httpx.Client, scorer: surefoot.Scorer) -> None:
+    steps = ["3 * 4 = 12.", "2 + 12 = 14."]
+    prompt = scorer.family.render(scorer._encoder, QUESTION, steps)
+    text = (
+        "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n"
+        f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+        f"{steps[0]}{MARKER}{steps[1]}{MARKER}<|im_end|>\n"
+    )
+    assert scorer.rendered(text).ids == prompt.ids
+    assert scorer.rendered(text).prefix == prompt.prefix
+    expected = scorer.score(QUESTION, steps).step_scores
+    for given in (text, [text, text], list(prompt.ids), [list(prompt.ids)]):
+        reply = http.post(
+            "/pooling", json={"model": scorer.name, "input": given, "task": "token_classify", "user": "x"}
+        )
+        assert reply.status_code == 200, reply.text
+        data = reply.json()
+        assert [row["index"] for row in data["data"]] == list(range(len(data["data"])))
+        for row in data["data"]:
+            assert [right for _, right in row["data"]] == pytest.approx(expected, abs=1e-5)
+            assert all(wrong + right == pytest.approx(1) for wrong, right in row["data"])
+        assert data["usage"]["prompt_tokens"] == len(prompt.ids) * len(data["data"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[1, 2], [999_999]], "Input 1: A token id is outside of the vocabulary"),
+        ([[-1]], "Input 0: A token id is outside"),
+        ([[5] * 5000], "Input 0 has 5000 tokens; the limit is 4096"),
+    ],
+)
+def test_pooling_names_what_is_wrong(http: httpx.Client, given: object, message: str) -> None:
+    reply = http.post("/pooling", json={"input": given})
+    assert reply.status_code == 422
+    assert message in reply.json()["error"]["message"]
+
+
+def test_the_models_that_are_served(http: httpx.Client, scorer: surefoot.Scorer) -> None:
+    (card,) = http.get("/v1/models").json()["data"]
+    assert (card["id"], card["fingerprint"], card["max_model_len"]) == (scorer.name, scorer.fingerprint, 4096)
+
+
+def test_names_of_models_hide_their_folders(checkpoint: Path) -> None:
+    assert ModelSource(str(checkpoint)).served_name == checkpoint.name
+    assert ModelSource("Qwen/Qwen2.5-Math-PRM-7B").served_name == "Qwen/Qwen2.5-Math-PRM-7B"
+    assert ModelSource(str(checkpoint), "mine").served_name == "mine"
+
+
+def test_metrics_are_what_prometheus_reads(http: httpx.Client) -> None:
+    http.post("/v1/score", json={"items": [ITEM]})
+    families = {family.name: family for family in text_string_to_metric_families(http.get("/metrics").text)}
+    done = [
+        s.value for s in families["surefoot_requests"].samples if s.labels == {"route": "/v1/score", "status": "200"}
+    ]
+    assert done[0] >= 1
+    assert families["surefoot_tokens"].samples[0].value > 0
+    assert families["surefoot_slice_prompts"].type == "histogram"
+    assert not [s for family in families.values() for s in family.samples if "nothing" in str(s.labels)]
+
+
+def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, House], scorer: surefoot.Scorer) -> None:
+    with scorer._runner.lock:  # the engine is busy with somebody else
+        for body, header in (({"timeout": 0.2}, {}), ({}, {"X-Request-Timeout": "0.2"})):
+            started = time.monotonic()
+            reply = http.post("/v1/score", json={"items": [ITEM], **body}, headers=header)
+            assert reply.status_code == 504
+            assert time.monotonic() - started < 5
+            assert "time that the request allowed" in reply.json()["error"]["message"]
+    assert http.post("/v1/score", json={"items": []}, headers={"X-Request-Timeout": "soon"}).status_code == 422
+    wait_until(lambda: service[1].services[scorer.name].batcher.tokens == 0)
+
+
+def test_a_caller_that_leaves_frees_its_place(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
+    url, house = service
+    batcher = house.services[scorer.name].batcher
+    left = dict(house.metrics.left.values)
+    with scorer._runner.lock:
+        busy = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}})
+        busy.start()
+        wait_until(lambda: batcher.tokens > 0)
+        before = batcher.tokens
+        body = json.dumps({"items": [{"question": "And this?", "steps": ["Yes."]}]}).encode()
+        with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as caller:
+            head = (
+                f"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            )
+            caller.sendall(head.encode() + b"\r\n\r\n" + body)
+            wait_until(lambda: batcher.tokens > before)
+        wait_until(lambda: batcher.tokens == before)
+    busy.join()
+    assert sum(house.metrics.left.values.values()) == sum(left.values()) + 1
+
+
+def test_a_full_queue_is_429_with_retry_after(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
+    url, house = service
+    batcher = house.services[scorer.name].batcher
+    large = {"items": [{"question": f"{n} " + "x " * 500, "steps": ["y"]} for n in range(30)]}
+    with scorer._runner.lock:
+        waiting = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": large, "timeout": 60})
+        waiting.start()
+        wait_until(lambda: batcher.tokens > 10_000)
+        reply = httpx.post(f"{url}/v1/score", json=large, timeout=60)
+    waiting.join()
+    assert reply.status_code == 429
+    assert 1 <= int(reply.headers["retry-after"]) <= 60
+
+
+def test_the_event_loop_stays_free_while_large_texts_are_read(
+    http: httpx.Client, scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes long is done in threads of its own, a few items at a time; meanwhile others are answered."""
+    threads: list[tuple[str, str]] = []
+    prepare, finish, compute = scorer.prepare, scorer.finish, scorer.compute
+
+    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            threads.append((name, threading.current_thread().name))
+            return real(*arguments, **options)
+
+        return call
+
+    for name, real in (("prepare", prepare), ("finish", finish), ("compute", compute)):
+        monkeypatch.setattr(scorer, name, noted(name, real))
+    large = {"items": [{"question": QUESTION, "solution": f"Line {n} of it.\n" * 2500} for n in range(3)]}
+    thread = threading.Thread(target=http.post, args=("/v1/score",), kwargs={"json": large})
+    thread.start()
+    answered = 0
+    with httpx.Client(base_url=http.base_url) as other:
+        while thread.is_alive():
+            answered += other.get("/health").status_code == 200
+    assert answered > 5
+    assert sum(name == "prepare" for name, _ in threads) == 3
+    assert {place.rpartition("_")[0] for name, place in threads} == {"surefoot-prepare"}
+
+
+def test_the_key(scorer: surefoot.Scorer) -> None:
+    with served([scorer], Settings(api_key=KEY)) as (url, _):
+        for path in ("/", "/health", "/ready", "/openapi.json", "/static/page.js"):
+            assert httpx.get(url + path).status_code == 200
+        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}):
+            for path in ("/metrics", "/v1/models"):
+                assert httpx.get(url + path, headers=header).status_code == 401
+            reply = httpx.post(f"{url}/v1/score", json={"items": [ITEM]}, headers=header)
+            assert reply.status_code == 401
+            assert KEY not in reply.text
+        assert surefoot.connect(url, api_key=KEY).score(QUESTION, SOLUTION).status == "scored"
+    assert KEY not in repr(Settings(api_key=KEY))
+
+
+def test_keys_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key").write_text(KEY + "\n")
+    assert read_key(str(tmp_path / "key")) == KEY
+    monkeypatch.setenv("SUREFOOT_API_KEY", KEY)
+    assert read_key("env") == KEY
+    monkeypatch.setenv("SUREFOOT_API_KEY", "")
+    for wrong in ("env", KEY):
+        with pytest.raises(surefoot.SurefootError):
+            read_key(wrong)
+
+
+def test_logs_hold_no_text_of_a_request(http: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        http.post(
+            "/v1/score", json={"items": [{"question": "SECRET", "steps": ["SECRET"]}]}, headers={"X-Request-Id": "r-1"}
+        )
+        http.post("/v1/score", json={"items": [{"question": "SECRET"}]}, headers={"X-Request-Id": "bad id\tSECRET"})
+        http.get("/SECRET")
+    lines = [JsonLines().format(record) for record in caplog.records if record.name == "surefoot.serve"]
+    rows = [json.loads(line) for line in lines]
+    assert not any("SECRET" in line for line in lines)
+    assert [row["status"] for row in rows] == [200, 422, 404]
+    assert rows[0]["request_id"] == "r-1"
+    assert rows[0]["items"] == 1
+
+
+def test_what_breaks_inside_stays_inside(
+    http: httpx.Client, scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a stack trace with SECRET paths")
+
+    monkeypatch.setattr(scorer, "prepare", broken)
+    reply = http.post("/v1/score", json={"items": [ITEM]})
+    assert reply.status_code == 500
+    assert "SECRET" not in reply.text
+    assert reply.headers["x-request-id"] in reply.json()["error"]["message"]
+    assert "SECRET" in caplog.text
+
+
+def wait_until(true: object, seconds: float = 20.0) -> None:
+    assert callable(true)
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "this never came true"
+        time.sleep(0.01)

@@ -1,0 +1,215 @@
+"""The page, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import httpx
+import pytest
+
+import surefoot
+from browser import browser_page  # noqa: F401  (a fixture)
+from serving import QUESTION, SOLUTION, served
+from surefoot.serve import Settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+EVIL = "<img src=x onerror=document.title='gone'>\n<script>document.title='gone'</script>\nFinal Answer: <b>4</b>"
+
+
+@pytest.fixture(scope="module")
+def url(scorer: surefoot.Scorer) -> Iterator[str]:
+    with served([scorer]) as (url, _):
+        yield url
+
+
+@pytest.fixture
+def page(url: str, browser_page: Page) -> Page:  # noqa: F811
+    browser_page.set_viewport_size({"width": 1280, "height": 800})
+    browser_page.goto(url)
+    browser_page.wait_for_selector(".state.ready")
+    return browser_page
+
+
+def score(page: Page, question: str, *solutions: str) -> None:
+    page.get_by_label("Question").fill(question)
+    for number, solution in enumerate(solutions):
+        if number:
+            page.get_by_role("button", name="+ Compare with another solution").click()
+        page.locator("#solutions textarea").nth(number).fill(solution)
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(f"article:nth-of-type({len(solutions)})")
+
+
+def test_the_steps_and_their_scores(page: Page, scorer: surefoot.Scorer) -> None:
+    score(page, QUESTION, SOLUTION)
+    expected = scorer.score(QUESTION, SOLUTION)
+    assert page.locator(".step").count() == len(expected.steps)
+    for row, step in zip(page.locator(".step").all(), expected.steps, strict=True):
+        assert step.text in row.inner_text()
+        assert float(row.locator(".value").inner_text()) == pytest.approx(step.score, abs=6e-4)
+    assert expected.first_error() == 0
+    assert page.locator(".step.first").count() == 1
+    assert "first error" in page.locator(".step").first.inner_text()
+    assert float(page.locator(".numbers dd").first.inner_text()) == pytest.approx(expected.mean, abs=6e-4)
+    assert page.locator("svg.curve circle").count() == len(expected.steps)
+    assert "first error at step 1" in page.locator("#said").inner_text()
+    page.locator("#threshold").fill("0")
+    assert page.locator(".verdict").inner_text() == "✓ no error found"
+
+
+def test_two_solutions_side_by_side(page: Page, scorer: surefoot.Scorer) -> None:
+    other = "Step 1: 2 + 3 = 5.\nStep 2: 5 * 4 = 20.\nFinal Answer: 20"
+    score(page, QUESTION, SOLUTION, other)
+    boxes = [page.locator("article").nth(number).bounding_box() for number in range(2)]
+    assert boxes[0] is not None
+    assert boxes[1] is not None
+    assert boxes[0]["y"] == boxes[1]["y"]
+    means = [scorer.score(QUESTION, text).mean for text in (SOLUTION, other)]
+    rows = page.locator("#overview tbody tr").all()
+    assert [float(row.locator("td").first.inner_text()) for row in rows] == pytest.approx(means, abs=6e-4)
+    page.get_by_role("button", name="Remove Solution B").click()
+    assert page.locator("#solutions textarea").count() == 1
+
+
+def test_every_example_is_scored_by_one_click(page: Page) -> None:
+    for number in range(page.locator("#examples button").count()):
+        page.locator("#said").evaluate("said => { said.textContent = ''; }")
+        page.locator("#examples button").nth(number).click()
+        page.wait_for_selector("#said:not(:empty)", state="attached")
+        assert page.locator(".step").count() >= 3
+        assert page.locator("#problem").is_hidden()
+
+
+def test_text_stays_text(page: Page) -> None:
+    score(page, EVIL, EVIL)
+    assert EVIL.splitlines()[0] in page.locator(".step").first.inner_text()
+    assert page.title().startswith("Surefoot")
+    assert page.locator("article img, article script, article b").count() == 0
+
+
+def test_what_is_not_scored_says_why(page: Page) -> None:
+    score(page, QUESTION, "Hello 𝒳.\nStep 1: 3 * 4 = 12.\nFinal Answer: 12\nBye 𝒳 now.")
+    notes = page.locator(".notes").inner_text()
+    assert "“Hello 𝒳.”" in notes
+    assert "“Bye 𝒳 now.”" in notes
+    score(page, "x " * 5000, "One.")
+    page.wait_for_selector(".verdict:has-text('not scored')")
+    assert "question alone takes" in page.locator(".notes").inner_text()
+    assert page.locator(".value").inner_text() == "past the limit"
+
+
+def test_nothing_to_score_is_said(page: Page) -> None:
+    page.get_by_role("button", name="Score", exact=True).click()
+    assert "nothing to score" in page.get_by_role("alert").inner_text()
+
+
+def test_copied_curl_asks_the_same(page: Page, url: str, tmp_path: Path) -> None:
+    solution = 'It\'s 12.\nSo "14" \\ $HOME `ls` it is.'
+    score(page, QUESTION, solution)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy JSON").click()
+    page.wait_for_selector("#copy-json:has-text('Copied')")
+    result = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    page.get_by_role("button", name="Copy curl").click()
+    page.wait_for_selector("#copy-curl:has-text('Copied')")
+    command = page.evaluate("navigator.clipboard.readText()")
+    words = shlex.split(command.replace("\\\n", " "))
+    assert words[:3] == ["curl", "-s", f"{url}/v1/score"]
+    # The shell itself takes the quotes apart; printf stands where curl would be.
+    body = subprocess.run(
+        ["bash", "-c", command.replace("curl -s", "printf '%s\\n'", 1)], capture_output=True, text=True, check=True
+    ).stdout.split("-d\n", 1)[1]
+    reply = httpx.post(f"{url}/v1/score", content=body, headers={"Content-Type": "application/json"}).json()
+    for data in (reply, result):
+        data["results"][0].pop("seconds")
+    assert reply == result
+
+
+def test_small_screens_and_dark_colours(page: Page) -> None:
+    score(page, QUESTION, SOLUTION, SOLUTION)
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.get_by_role("button", name="Colours: as the system").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
+    page.emulate_media(color_scheme="light")
+    page.get_by_role("button", name="Colours: light").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.reload()
+    assert page.locator("#theme").inner_text() == "Dark"
+    page.get_by_role("button", name="Colours: dark").click()
+
+
+def test_every_control_has_a_name_and_text_has_contrast(page: Page) -> None:
+    score(page, QUESTION, SOLUTION)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("button, select, textarea, input")].filter((control) =>
+             !(control.labels && control.labels.length) && !control.getAttribute("aria-label")
+             && !control.textContent.trim()
+           ).map((control) => control.id)"""
+    )
+    assert nameless == []
+    themes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for theme in themes:
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+        low = page.evaluate(CONTRAST)
+        assert low == [], (theme, low)
+    page.emulate_media(color_scheme="light")
+
+
+def test_a_service_with_a_key_asks_for_it(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
+    with served([scorer], Settings(api_key="secret-key")) as (url, _):
+        browser_page.goto(url)
+        browser_page.wait_for_selector("#key-row:visible")
+        browser_page.get_by_label("Key of this service").fill("secret-key")
+        score(browser_page, QUESTION, SOLUTION)
+        assert browser_page.locator(".step").count() == 3
+
+
+def test_the_page_needs_nobody_else(url: str) -> None:
+    page = httpx.get(url)
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    for name in ("page.html", "page.css", "page.js"):
+        text = files("surefoot.serve").joinpath("static").joinpath(name).read_text(encoding="utf-8")
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+        assert "innerHTML" not in text
+        assert not re.search(r"\son\w+=|style=", text) or name == "page.js"
+
+
+# The contrast of every piece of text with the ground that it stands on, as WCAG 2 computes it.
+CONTRAST = """() => {
+  const colour = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, place) => sum + c * [0.2126, 0.7152, 0.0722][place], 0);
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const found = colour(getComputedStyle(at).backgroundColor);
+      if (found.length < 4 || found[3] > 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || element.closest("[hidden], svg, .unseen, :disabled") || !element.offsetParent) continue;
+    const [one, other] = [light(colour(getComputedStyle(element).color)), light(ground(element))];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (ratio < 4.5) low.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+  }
+  return low;
+}"""

@@ -1,0 +1,123 @@
+"""`surefoot serve` as a process: signals, restarts, workers, logs, wrong calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+import surefoot
+from serving import Command
+from surefoot.cli import main
+
+
+def questions(count: int) -> list[tuple[str, list[str]]]:
+    return [(f"What is {n} + 2?", [f"{n} + 2 = {n + 2}.", "So that is it."]) for n in range(count)]
+
+
+def right(found: list[surefoot.SolutionScore], expected: list[surefoot.SolutionScore]) -> bool:
+    return all(
+        one.step_scores == pytest.approx(other.step_scores, abs=1e-5)
+        for one, other in zip(found, expected, strict=True)
+    )
+
+
+def test_sigterm_loses_nothing_that_was_accepted(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+    items = questions(300)
+    expected = scorer.score_many(items)
+    with Command(checkpoint, "--log-format", "json") as service:
+
+        async def load() -> list[httpx.Response | Exception]:
+            limits = httpx.Limits(max_connections=40)
+            async with httpx.AsyncClient(base_url=service.url, limits=limits, timeout=60) as http:
+
+                async def one(item: tuple[str, list[str]]) -> httpx.Response:
+                    body = {"items": [{"question": item[0], "steps": item[1]}]}
+                    return await http.post("/v1/score", json=body)
+
+                asked = [asyncio.create_task(one(item)) for item in items]
+                while sum(task.done() for task in asked) < 40:
+                    await asyncio.sleep(0.005)
+                service.signal(signal.SIGTERM)
+                return await asyncio.gather(*asked, return_exceptions=True)  # type: ignore[return-value]
+
+        replies = asyncio.run(load())
+        assert service.wait() == 0
+    answered = [(reply, number) for number, reply in enumerate(replies) if isinstance(reply, httpx.Response)]
+    good = [(reply, number) for reply, number in answered if reply.status_code == 200]
+    assert {reply.status_code for reply, _ in answered} <= {200, 503}
+    assert len(good) >= 40
+    for reply, number in good:
+        assert right([surefoot.SolutionScore.from_dict(reply.json()["results"][0])], [expected[number]])
+    assert good[0][0].json()["results"][0]["model"] == "small"
+    assert all(str(checkpoint) not in reply.text and reply.headers.get("server") is None for reply, _ in answered)
+    # What the service says that it answered is what arrived: no answer was lost on its way.
+    logged = [json.loads(line) for line in service.lines]
+    assert [row["message"].split()[0] for row in logged if row["logger"] == "surefoot.serve"][:2] == ["Serving", "POST"]
+    assert sum(row.get("status") == 200 and row.get("items") == 1 for row in logged) == len(good)
+    # Who was not answered was never let in: the connection was refused, or closed before anything was read.
+    assert all(isinstance(reply, httpx.TransportError) for reply in replies if not isinstance(reply, httpx.Response))
+
+
+def test_a_killed_service_and_patient_callers(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+    items = questions(400)
+    found: list[surefoot.SolutionScore] = []
+    first = Command(checkpoint)
+    with first, surefoot.connect(first.url, items_per_request=4, patience=90) as client:
+
+        def ask() -> None:
+            for result in client.score_stream(items, window=40):
+                found.append(result)
+
+        caller = threading.Thread(target=ask)
+        caller.start()
+        while not found:
+            time.sleep(0.001)
+        first.signal(signal.SIGKILL)
+        first.wait()
+        with Command(checkpoint, port=first.port):
+            caller.join(90)
+    assert right(found, scorer.score_many(items))
+
+
+def test_several_workers_behind_one_port(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+    items = questions(40)
+    with Command(checkpoint, "--workers", "2") as service:
+        deadline = time.monotonic() + 60
+        while sum("Serving small" in line for line in service.lines) < 2:
+            assert time.monotonic() < deadline, service.lines
+            time.sleep(0.05)
+        with surefoot.connect(service.url, items_per_request=2) as client:
+            assert right(client.score_many(items), scorer.score_many(items))
+        service.signal(signal.SIGTERM)
+        assert service.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "no model"], "neither a folder here nor a hub id"),
+        (["--model", "a=b", "--model", "c=d", "--vllm", "http://127.0.0.1:9"], "With --vllm one model"),
+        (["--model", "m", "--api-key", "the-key-itself"], "The key file cannot be read"),
+        (["--model", "m", "--workers", "0"], "would serve nobody"),
+        (["--model", "m", "--host", "192.0.2.1"], "Nothing can listen at 192.0.2.1"),
+    ],
+)
+def test_wrong_calls(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "0", *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "the-key-itself" not in error
+
+
+def test_an_open_door_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "0", "--host", "0.0.0.0", "--model", "no model"]) == 2
+    assert "no key is set" in capsys.readouterr().err
+    assert main(["serve", "--port", "0", "--model", "no model"]) == 2
+    assert "no key is set" not in capsys.readouterr().err

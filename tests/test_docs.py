@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+import surefoot
+from serving import served
 from surefoot.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 HUB_ID = "Qwen/Qwen2.5-Math-PRM-7B"
+SERVICE = "http://127.0.0.1:8000"
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +30,22 @@ def hub(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path / "scores.sqlite"))
 
 
+@pytest.fixture(scope="module")
+def service(scorer: surefoot.Scorer) -> Iterator[str]:
+    """A running service, in the place of the one that pages speak of."""
+    with served([scorer]) as (url, _):
+        yield url
+
+
 def blocks(page: Path, language: str) -> list[str]:
     fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     return [text for name, text in fenced if name == language]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_run_in_their_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run_in_their_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
     names = {
         "question": "What is 2 + 3 * 4?",
@@ -39,6 +53,8 @@ def test_python_blocks_run_in_their_order(page: Path, tmp_path: Path, monkeypatc
         "another": ["3 * 4 = 12.", "2 + 12 = 15."],
     }
     for block in blocks(page, "python"):
+        if SERVICE in block:
+            block = block.replace(SERVICE, request.getfixturevalue("service"))
         exec(compile(block, str(page), "exec"), names)
 
 
@@ -63,6 +79,23 @@ def test_commands_run(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.Monk
     for _, *arguments in commands:
         # The scores of random weights are not those of the model card, so `check` has to say no.
         assert main(arguments) == (1 if arguments[0] == "check" else 0)
+
+
+def test_the_commands_of_the_service(service: str) -> None:
+    """A service does not end by itself, so its commands are only read; what asks it is asked."""
+    from surefoot.cli import _parser
+
+    text = "".join(blocks(ROOT / "docs" / "serving.md", "bash")).replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.strip()]
+    serving = [words for words in commands if words[:2] == ["surefoot", "serve"]]
+    asking = [words for words in commands if words[0] == "curl"]
+    assert len(serving) >= 2
+    for words in serving:
+        assert _parser().parse_args(words[1:]).model == [HUB_ID]
+    for words in asking:
+        path, body = words[2].removeprefix(SERVICE), words[words.index("-d") + 1]
+        reply = httpx.post(service + path, content=body, headers={"Content-Type": "application/json"})
+        assert reply.json()["results"][0]["status"] == "scored"
 
 
 def _commands(text: str) -> list[list[str]]:

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-transformers-4 test-verl test-verifiers lint browser
+.PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint browser
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -39,6 +39,10 @@ test-verifiers: $(VENV)/.verifiers
 	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -m pytest tests/connect/test_verifiers.py tests/connect/test_examples.py -k verifiers
 	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -c "from verifiers import Rubric"
 	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -m pytest tests/connect/test_verifiers.py tests/connect/test_examples.py -k verifiers
+
+# vLLM as the engine of a scorer, against its real server. It needs an environment of its own (5 GB), made on first use.
+test-vllm: $(VENV)/.test
+	SUREFOOT_TEST_VLLM=1 $(BIN)/python -m pytest tests/serve/test_vllm.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Speed of the service: many callers of single solutions over HTTP against one call of score_many in one process.
 
-    python bench/serve.py                       # a small checkpoint; 64 callers
+    python bench/serve.py                       # a model of 4 layers of 256; 64 callers
     python bench/serve.py --layers 8            # layer shapes of Qwen2.5-0.5B
     python bench/serve.py --layers 8 --with-vllm
 
@@ -33,13 +33,14 @@ from rollouts import load_groups
 from surefoot.testing import write_qwen_checkpoint
 
 Item = tuple[str, list[str]]
+SMALL = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4}
 
 
 @contextmanager
-def service(folder: Path, *options: str) -> Iterator[str]:
-    """The address of `surefoot serve`."""
+def service(folder: Path, *options: str) -> Iterator[tuple[str, int]]:
+    """The address of `surefoot serve`, and its process id."""
     command = [sys.executable, "-m", "surefoot.cli", "serve", "--model", f"bench={folder}", "--port", "0"]
-    child = subprocess.Popen([*command, "--log-level", "info", *options], stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     try:
         for line in child.stderr:
@@ -49,7 +50,7 @@ def service(folder: Path, *options: str) -> Iterator[str]:
             raise SystemExit("The service did not start.")
         # Its log has to go somewhere, or it would wait for a reader.
         drain = subprocess.Popen(["cat"], stdin=child.stderr, stdout=subprocess.DEVNULL)
-        yield found.group(1)
+        yield found.group(1), child.pid
     finally:
         child.terminate()
         child.wait(60)
@@ -82,6 +83,12 @@ async def callers(
         return time.perf_counter() - started, waits
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process has computed so far: unlike wall time, it does not suffer from who else uses the machine."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def check(found: list[float | None], expected: list[float | None]) -> None:
     for one, other in zip(found, expected, strict=True):
         if one is None or other is None or abs(one - other) > 1e-5:
@@ -94,7 +101,7 @@ def spread(values: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=0, help="layers of Qwen2.5-0.5B's shapes; 0: a tiny model")
+    parser.add_argument("--layers", type=int, default=0, help="layers of Qwen2.5-0.5B's shapes; 0: a small model")
     parser.add_argument("--callers", type=int, default=64)
     parser.add_argument("--questions", type=int, default=16)
     parser.add_argument("--samples", type=int, default=8)
@@ -105,27 +112,30 @@ def main() -> None:
     groups = load_groups(options.rollouts, options.questions, options.samples)
     items: list[Item] = [(question, steps) for question, solutions in groups for steps in solutions]
     with tempfile.TemporaryDirectory() as place:
-        sizes = {**SIZES_HALF_B, "num_hidden_layers": options.layers} if options.layers else {}
+        sizes = {**SIZES_HALF_B, "num_hidden_layers": options.layers} if options.layers else SMALL
         folder = write_qwen_checkpoint(Path(place) / "model", **sizes)
         scorer = surefoot.load(folder)
         results = scorer.score_many(items)
         expected = [result.step_scores for result in results]
         tokens = sum(result.tokens for result in results)
         print(f"{len(items)} solutions, {tokens} tokens, {options.callers} callers, {os.cpu_count()} cores", flush=True)
-        inside, outside, waits = [], [], []
-        with service(folder) as url:
+        inside, outside, waits, busy = [], [], [], []
+        with service(folder) as (url, pid):
             asyncio.run(callers(url, items, options.callers, expected))
             for _ in range(options.repeats):
-                started = time.perf_counter()
+                started, worked = time.perf_counter(), time.process_time()
                 scorer.score_many(items)
                 inside.append(time.perf_counter() - started)
+                worked, before = time.process_time() - worked, cpu_seconds(pid)
                 seconds, latencies = asyncio.run(callers(url, items, options.callers, expected))
+                busy.append((cpu_seconds(pid) - before) / worked)
                 outside.append(seconds)
                 waits += latencies
         report = {
             "in one process, tokens a second": spread([tokens / seconds for seconds in inside]),
             "over HTTP, tokens a second": spread([tokens / seconds for seconds in outside]),
             "HTTP / in one process": spread([one / other for one, other in zip(inside, outside, strict=True)]),
+            "CPU time of the service / in one process": spread(busy),
             "latency p50, seconds": f"{statistics.median(waits):.3g}",
             "latency p99, seconds": f"{statistics.quantiles(waits, n=100)[98]:.3g}",
         }

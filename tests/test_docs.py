@@ -8,15 +8,18 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 import surefoot
+from serving import served
 from surefoot.cli import main
 from surefoot.family import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 HUB_ID = "Qwen/Qwen2.5-Math-PRM-7B"
+SERVICE = "http://127.0.0.1:8000"
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +34,13 @@ def hub(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     yield
     FAMILIES.clear()
     FAMILIES.update(before)
+
+
+@pytest.fixture(scope="module")
+def service(scorer: surefoot.Scorer) -> Iterator[str]:
+    """A running service, in the place of the one that pages speak of."""
+    with served([scorer]) as (url, _):
+        yield url
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -52,7 +62,11 @@ def write_graded(scorer: surefoot.Scorer) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_run_in_their_order(
-    page: Path, scorer: surefoot.Scorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    scorer: surefoot.Scorer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_graded(scorer)
@@ -62,6 +76,8 @@ def test_python_blocks_run_in_their_order(
         "another": ["3 * 4 = 12.", "2 + 12 = 15."],
     }
     for block in blocks(page, "python"):
+        if SERVICE in block:
+            block = block.replace(SERVICE, request.getfixturevalue("service"))
         exec(compile(block, str(page), "exec"), names)
 
 
@@ -89,6 +105,23 @@ def test_commands_run(
     for _, *arguments in commands:
         # The scores of random weights are not those of the model card, so `check` has to say no.
         assert main(arguments) == (1 if arguments[0] == "check" else 0)
+
+
+def test_the_commands_of_the_service(service: str) -> None:
+    """A service does not end by itself, so its commands are only read; what asks it is asked."""
+    from surefoot.cli import _parser
+
+    text = "".join(blocks(ROOT / "docs" / "serving.md", "bash")).replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.strip()]
+    serving = [words for words in commands if words[:2] == ["surefoot", "serve"]]
+    asking = [words for words in commands if words[0] == "curl"]
+    assert len(serving) >= 2
+    for words in serving:
+        assert _parser().parse_args(words[1:]).model == [HUB_ID]
+    for words in asking:
+        path, body = words[2].removeprefix(SERVICE), words[words.index("-d") + 1]
+        reply = httpx.post(service + path, content=body, headers={"Content-Type": "application/json"})
+        assert reply.json()["results"][0]["status"] == "scored"
 
 
 def _commands(text: str) -> list[list[str]]:

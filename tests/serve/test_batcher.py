@@ -64,6 +64,24 @@ def test_what_arrives_together_is_computed_together(engine: Engine) -> None:
     assert (seen[0].prompts, seen[0].requests, seen[0].tokens) == (8, 8, 5 + 8 * 5)
 
 
+def test_an_announced_request_is_waited_for(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0, slice_seconds=20)
+    engine.go.set()
+    with batcher.expecting():
+        first = batcher.submit([prompt(1)])
+        time.sleep(0.05)
+        assert not first.future.done()
+        second = batcher.submit([prompt(2)])
+    assert [ticket.future.result(20) for ticket in (first, second)] == [[[1.0]], [[2.0]]]
+    assert len(engine.slices) == 1
+    # One who is announced and does not come holds nobody up for long.
+    hasty = Batcher(engine, linger=0, slice_seconds=0.05)
+    with hasty.expecting():
+        assert hasty.submit([prompt(3)]).future.result(20) == [[3.0]]
+    batcher.close()
+    hasty.close()
+
+
 def test_a_small_request_does_not_wait_for_a_large_one(engine: Engine) -> None:
     batcher = Batcher(engine, linger=0, slice_seconds=0)  # slices as small as they get: 512 tokens, at most twice that
     held(engine, batcher)
@@ -72,7 +90,7 @@ def test_a_small_request_does_not_wait_for_a_large_one(engine: Engine) -> None:
     engine.go.set()
     assert small.future.result(20) == [[777.0]]
     assert large.future.result(20) == [[float(number)] for number in range(200)]
-    assert any(prompt.ids[-1] == 777 for prompt in engine.slices[1])
+    assert any(prompt.ids[-1] == 777 for part in engine.slices[1:3] for prompt in part)
     assert len(engine.slices) > 10
     batcher.close()
 

@@ -3,8 +3,9 @@
 The rule: the engine computes one slice at a time, made of whatever waits. Who asks for little is not stuck behind who
 asks for much: every prompt gets a tag, the tokens that its own request has asked for so far, counted from the moment it
 came, and the smallest tags go first. Prompts of one question go together, whoever sent them, so that its tokens are
-computed once. A slice is about as long as `slice_seconds`, and at most half of what waits: while its answers travel,
-the engine has work. A failure of one prompt is that prompt's alone.
+computed once. A slice is about as long as `slice_seconds`, longer where many requests wait (they share the more, and
+who comes then waits anyway), and at most half of what waits: while its answers travel, the engine has work. Before a slice is cut, the engine waits a moment for requests that are announced (see `expecting`):
+a fifth of `slice_seconds` at most. A failure of one prompt is that prompt's alone.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import heapq
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -30,6 +31,10 @@ Row = list[float] | Exception
 
 SMALLEST_SLICE = 512
 LARGEST_SLICE = 65_536
+FEW_REQUESTS = 8
+QUANTUM = 256
+"""Tokens by which the clock moves while each request that waits has one prompt computed: so a stream of small requests
+does not pass by the rest of a large one for ever."""
 FIRST_RATE = 2_000.0
 """Tokens a second, until the engine has shown its own."""
 
@@ -69,6 +74,9 @@ class Ticket:
     future: Future[list[Row]] = field(default_factory=Future)
     entries: list[_Entry] = field(default_factory=list)
     left: int = 0
+    """Prompts that are not computed yet."""
+    waiting: int = 0
+    """Prompts that are not taken up yet."""
     started: float | None = None
     """When its first prompt was taken up."""
 
@@ -114,6 +122,9 @@ class Batcher:
         self._numbers = count()
         self._clock = 0
         self._waiting_tokens = self._running_tokens = 0
+        self._waiting_tickets = 0
+        self._expected = 0
+        self._free_since = time.monotonic()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"surefoot-{name}", daemon=True)
         self._thread.start()
@@ -142,19 +153,33 @@ class Batcher:
                 raise ClosedError("The service is stopping and takes no new work.")
             if self.tokens + cost > self.queue_tokens:
                 raise QueueFullError(retry_after=self.tokens / self.rate)
-            tag = self._clock
+            tag = self._clock + QUANTUM
             for entry in drafts:
-                tag += entry.cost
                 entry.tag, entry.number = tag, next(self._numbers)
+                tag += entry.cost
                 heapq.heappush(self._heap, (entry.tag, entry.number, entry))
                 self._groups.setdefault(entry.group, {})[entry.number] = entry
-            ticket.entries, ticket.left = drafts, len(drafts)
+            ticket.entries, ticket.left, ticket.waiting = drafts, len(drafts), len(drafts)
             self._waiting_tokens += cost
+            self._waiting_tickets += bool(drafts)
             self._changed.notify_all()
         if not drafts:
             ticket.future.set_result(ticket.rows)
         ticket.future.add_done_callback(lambda future: self._leave(ticket) if future.cancelled() else None)
         return ticket
+
+    @contextmanager
+    def expecting(self) -> Iterator[None]:
+        """Announces a request that is being prepared."""
+        with self._changed:
+            self._expected += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._expected -= 1
+                if self._expected == 0:
+                    self._changed.notify_all()
 
     def close(self) -> None:
         """Takes nothing new, finishes what waits, and ends the thread."""
@@ -188,6 +213,8 @@ class Batcher:
     def _take(self, entry: _Entry) -> None:
         if entry.waiting:
             entry.waiting = False
+            entry.ticket.waiting -= 1
+            self._waiting_tickets -= entry.ticket.waiting == 0
             self._waiting_tokens -= entry.cost
             group = self._groups[entry.group]
             del group[entry.number]
@@ -199,6 +226,7 @@ class Batcher:
             rows = self._run(picked)
             with self._changed:
                 self._running_tokens = 0
+                self._free_since = time.monotonic()
             for entry, row in zip(picked, rows, strict=True):
                 ticket = entry.ticket
                 ticket.rows[entry.place] = row
@@ -217,15 +245,21 @@ class Batcher:
                         return None
                     self._changed.wait()
                     continue
-                # The first of a burst waits a moment for the others.
-                wait = self._heap[0][2].ticket.arrived + self._linger - time.monotonic()
-                if wait <= 0 or self._closed or self._waiting_tokens >= SMALLEST_SLICE:
+                # The first of a burst waits for the others: a moment for those who may come, longer for the announced.
+                moment = self._slice_seconds / 5 if self._expected else self._linger
+                wait = max(self._heap[0][2].ticket.arrived, self._free_since) + moment - time.monotonic()
+                enough = 2 * self._room() if self._expected else SMALLEST_SLICE
+                if wait <= 0 or self._closed or self._waiting_tokens >= enough:
                     return self._pick()
                 self._changed.wait(wait)
 
+    def _room(self) -> float:
+        """Tokens of a slice: what the engine computes in `slice_seconds`, and as much again for every few requests."""
+        seconds = self._slice_seconds * max(1.0, self._waiting_tickets / FEW_REQUESTS)
+        return max(min(seconds * self.rate, LARGEST_SLICE), SMALLEST_SLICE)
+
     def _pick(self) -> list[_Entry]:
-        room = min(self._slice_seconds * self.rate, LARGEST_SLICE, self._waiting_tokens / 2)
-        room = max(room, SMALLEST_SLICE)
+        room = max(min(self._room(), self._waiting_tokens / 2), SMALLEST_SLICE)
         picked: list[_Entry] = []
         groups: set[tuple[int, ...]] = set()
         tokens = 0
@@ -234,7 +268,11 @@ class Batcher:
             if not first.waiting:
                 heapq.heappop(self._heap)
                 continue
-            for entry in self._siblings(first):
+            group = self._siblings(first)
+            # A question is cut only where it is too large for a slice of its own.
+            if picked and tokens + _cost(group) > 2 * room:
+                break
+            for entry in group:
                 cost = len(entry.prompt.ids) - (entry.prompt.prefix if entry.group in groups else 0)
                 if picked and tokens + cost > 2 * room:
                     break
@@ -242,8 +280,6 @@ class Batcher:
                 picked.append(entry)
                 groups.add(entry.group)
                 tokens += cost
-            if first.waiting:
-                break
             self._clock = max(self._clock, tag)
         now = time.monotonic()
         for entry in picked:
@@ -277,3 +313,9 @@ class Batcher:
                 logger.exception("The engine failed on a prompt of %d tokens.", len(prompts[0].ids))
                 return [error]
         return [row for prompt in prompts for row in self._computed([prompt])]
+
+
+def _cost(group: list[_Entry]) -> int:
+    """Tokens of prompts that share their question."""
+    own = sum(len(entry.prompt.ids) - entry.prompt.prefix for entry in group)
+    return own + group[0].prompt.prefix

@@ -51,6 +51,8 @@ class Plan:
 def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000, workers: int = 1) -> None:
     """Serves until a signal comes."""
     set_up_logging(plan.log_format, plan.log_level)
+    # Texts come one by one, from threads of our own: more threads for each of them would only stand in the way.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if workers < 1:
         raise OptionError(f"workers={workers} would serve nobody. Give a number above 0.")
     if plan.settings.api_key is None and not _is_loopback(host):

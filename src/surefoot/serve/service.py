@@ -62,9 +62,10 @@ class Service:
     ) -> list[SolutionScore]:
         """Like `Scorer.score_many`; an item that cannot be scored has its reason in its place."""
         jobs: list[Job | InputError] = []
-        for chunk in _chunks(items):
-            prepare = partial(self.scorer.prepare, split=split, closing=closing, system=system, first=len(jobs))
-            jobs += await self.in_thread(partial(prepare, chunk))
+        with self.batcher.expecting():
+            for chunk in _chunks(items):
+                prepare = partial(self.scorer.prepare, split=split, closing=closing, system=system, first=len(jobs))
+                jobs += await self.in_thread(partial(prepare, chunk))
         good = [job for job in jobs if isinstance(job, Job)]
         started = time.monotonic()
         rows = await self.compute([prompt for job in good for prompt in job.readable])

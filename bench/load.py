@@ -1,0 +1,162 @@
+"""A service under load: many requests of mixed sizes, some of them hostile; no answer may be lost, swapped or wrong.
+
+    python bench/load.py                     # 20,000 requests against a tiny model
+    python bench/load.py --requests 1000     # a short run
+
+Every request carries an id that has to come back, and every score is compared with the one that was computed before.
+One request in twenty is hostile: wrong types, a body of 10 MB, marker text, or a caller that leaves. The memory of the
+service is read from /proc; what it gained over the last half of the run is printed. It ends with an error if an answer
+is missing or wrong, if there is a reply of 500 or above, or if the memory of the last half grew by a tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import surefoot
+from serve import check, service
+from surefoot.family.qwen import MARKER
+from surefoot.testing import write_qwen_checkpoint
+
+POOL = 400
+HOSTILE = 0.05
+LARGE = b'{"items": [{"question": "' + b"x" * 10_000_000 + b'", "steps": []}]}'
+
+
+def solutions(count: int) -> list[tuple[str, list[str]]]:
+    """Questions with few or many short or long steps; one in ten holds marker text."""
+    rng = random.Random(0)
+    pool = []
+    for number in range(count):
+        question = f"What is {number // 4} + {rng.randint(1, 9)}?"
+        steps = [f"Step {at}: {number} and {'so on ' * rng.randint(0, 12)}." for at in range(rng.choice((1, 2, 3, 8)))]
+        if number % 10 == 0:
+            steps[0] += f" {MARKER}<|im_end|>"
+        pool.append((question, steps))
+    return pool
+
+
+class Load:
+    """The callers and what they saw."""
+
+    def __init__(self, url: str, pool: list[tuple[str, list[str]]], expected: list[list[float | None]]) -> None:
+        self.seen: Counter[str] = Counter()
+        self.waits: list[float] = []
+        self._url, self._pool, self._expected = url, pool, expected
+
+    async def run(self, requests: int, callers: int) -> None:
+        numbers = iter(range(requests))
+        limits = httpx.Limits(max_connections=callers)
+        async with httpx.AsyncClient(base_url=self._url, limits=limits, timeout=300, trust_env=False) as http:
+
+            async def one() -> None:
+                for number in numbers:
+                    rng = random.Random(number)
+                    if rng.random() < HOSTILE:
+                        await rng.choice((self._wrong_types, self._too_large, self._leaves))(http, number, rng)
+                    else:
+                        await self._good(http, number, rng)
+
+            await asyncio.gather(*(one() for _ in range(callers)))
+
+    async def _good(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
+        places = [rng.randrange(POOL) for _ in range(rng.choice((1, 1, 1, 2, 4, 16)))]
+        body = {"items": [{"question": self._pool[at][0], "steps": self._pool[at][1]} for at in places]}
+        started = time.perf_counter()
+        while True:
+            reply = await http.post("/v1/score", json=body, headers={"X-Request-Id": f"load-{number}"})
+            if reply.status_code != 429:
+                break
+            self.seen["429, tried again"] += 1
+            await asyncio.sleep(float(reply.headers["retry-after"]))
+        self.waits.append(time.perf_counter() - started)
+        self.seen[f"good: {reply.status_code}"] += 1
+        reply.raise_for_status()
+        assert reply.headers["x-request-id"] == f"load-{number}"
+        results = reply.json()["results"]
+        for at, result in zip(places, results, strict=True):
+            assert [step["text"] for step in result["steps"]] == self._pool[at][1], "an answer was swapped"
+            check([step["score"] for step in result["steps"]], self._expected[at])
+
+    async def _wrong_types(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
+        bodies: list[Any] = [3, [], {"items": 3}, {"items": [None]}, {"items": [{"question": [], "steps": {}}]}]
+        reply = await http.post("/v1/score", json=rng.choice(bodies))
+        self.seen[f"wrong types: {reply.status_code}"] += 1
+        assert reply.status_code == 422
+
+    async def _too_large(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
+        reply = await http.post("/v1/score", content=LARGE, headers={"Content-Type": "application/json"})
+        self.seen[f"too large: {reply.status_code}"] += 1
+        assert reply.status_code == 413
+
+    async def _leaves(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
+        address = httpx.URL(self._url)
+        _, writer = await asyncio.open_connection(address.host, address.port)
+        question, steps = self._pool[rng.randrange(POOL)]
+        body = json.dumps({"items": [{"question": question, "steps": steps}] * 8}).encode()
+        head = f"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        whole = head.encode() + b"\r\n\r\n" + body
+        writer.write(whole[: rng.choice((len(whole), len(whole) // 2))])
+        await writer.drain()
+        await asyncio.sleep(rng.random() * 0.02)
+        writer.close()
+        self.seen["left"] += 1
+
+
+def memory(pid: int) -> float:
+    """Megabytes that the process holds."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--callers", type=int, default=64)
+    options = parser.parse_args()
+    pool = solutions(POOL)
+    with tempfile.TemporaryDirectory() as place:
+        folder = write_qwen_checkpoint(Path(place) / "model")
+        expected = [result.step_scores for result in surefoot.load(folder).score_many(pool)]
+        with service(folder) as (url, pid):
+            load = Load(url, pool, expected)
+            marks = []
+            parts = 10
+            started = time.perf_counter()
+            for part in range(parts):
+                first, last = options.requests * part // parts, options.requests * (part + 1) // parts
+                asyncio.run(load.run(last - first, options.callers))
+                marks.append(memory(pid))
+            seconds = time.perf_counter() - started
+            metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+    half = marks[len(marks) // 2 - 1 :]
+    grown = (statistics.mean(half[-2:]) - half[0]) / half[0]
+    bad = [line for line in metrics.splitlines() if line.startswith("surefoot_requests_total") and 'status="5' in line]
+    answered = sum(number for name, number in load.seen.items() if not name.startswith("429"))
+    report = {
+        "requests": answered,
+        "seconds": round(seconds, 1),
+        "replies": dict(sorted(load.seen.items())),
+        "latency p50, p99": [round(statistics.quantiles(load.waits, n=100)[at], 3) for at in (49, 98)],
+        "memory in MB, tenth by tenth": [round(mark) for mark in marks],
+        "memory gained in the last half": f"{grown:.1%}",
+        "replies of 500 and above": bad,
+    }
+    print(json.dumps(report, indent=1))
+    if answered != options.requests or bad or grown > 0.1:
+        raise SystemExit("The service did not hold.")
+
+
+if __name__ == "__main__":
+    main()

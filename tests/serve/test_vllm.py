@@ -1,0 +1,80 @@
+"""vLLM as the engine: against its real server with `make test-vllm`, and the contract of /pooling against our own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import surefoot
+from serving import QUESTION, SOLUTION, served
+from surefoot.connect.vllm import scorer_on_vllm
+from surefoot.errors import OptionError, ServiceError
+from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS, MARKER
+from surefoot.testing import write_qwen_checkpoint
+
+BENCH = Path(__file__).parent.parent.parent / "bench"
+ITEMS: list[tuple[str, str | list[str]]] = [
+    (QUESTION, SOLUTION),
+    (CARD_QUESTION, list(CARD_STEPS)),
+    (QUESTION, [f"A step that spells {MARKER} and <|im_end|>.", "Another one."]),
+    (QUESTION, ""),
+    (QUESTION, [f"{number} is a number." for number in range(700)]),
+]
+
+
+@pytest.fixture(scope="module")
+def ours(scorer: surefoot.Scorer) -> Iterator[str]:
+    with served([scorer]) as (url, _):
+        yield url
+
+
+def compare(remote: surefoot.Scorer, local: surefoot.Scorer, tolerance: float) -> None:
+    for found, expected in zip(remote.score_many(ITEMS), local.score_many(ITEMS), strict=True):
+        assert [step.text for step in found.steps] == [step.text for step in expected.steps]
+        assert [step.status for step in found.steps] == [step.status for step in expected.steps]
+        assert (found.reason, found.warnings, found.answer) == (expected.reason, expected.warnings, expected.answer)
+        assert found.step_scores == pytest.approx(expected.step_scores, abs=tolerance)
+
+
+def test_a_scorer_whose_engine_is_elsewhere(ours: str, scorer: surefoot.Scorer, checkpoint: Path) -> None:
+    """Our own service speaks vLLM's /pooling, so it can stand in its place."""
+    remote = scorer_on_vllm(ours, checkpoint)
+    compare(remote, scorer, 1e-5)
+    assert remote.max_tokens == 4096
+    assert scorer_on_vllm(ours, checkpoint, max_tokens=100).score(*ITEMS[1]).status == "unscored"
+    with pytest.raises(OptionError, match="needs the model here"):
+        remote.session(QUESTION)
+    with pytest.raises(OptionError, match="Say which model"):
+        scorer_on_vllm(ours, checkpoint, served_name="other")
+
+
+def test_no_weights_are_needed(ours: str, checkpoint: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
+    assert scorer_on_vllm(ours, tmp_path).score(QUESTION, SOLUTION).status == "scored"
+
+
+def test_a_server_that_is_gone_is_an_error(checkpoint: Path) -> None:
+    with pytest.raises(ServiceError, match="did not answer"):
+        scorer_on_vllm("http://127.0.0.1:9", checkpoint, patience=0.2)
+
+
+@pytest.mark.skipif("SUREFOOT_TEST_VLLM" not in os.environ, reason="needs vLLM: make test-vllm")
+def test_the_real_vllm_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(BENCH)])
+    from vllm_server import vllm_server
+
+    # vLLM's attention wants heads of 32 at least.
+    folder = write_qwen_checkpoint(tmp_path / "model", hidden_size=128, num_attention_heads=4, num_key_value_heads=2)
+    local = surefoot.load(folder)
+    with vllm_server(folder) as url:
+        remote = scorer_on_vllm(url, folder)
+        # The same arithmetic in another order, on random weights that amplify every difference.
+        compare(remote, local, 5e-3)
+        with served([remote]) as (service, _):
+            found = surefoot.connect(service).score(QUESTION, SOLUTION)
+            assert found.step_scores == pytest.approx(local.score(QUESTION, SOLUTION).step_scores, abs=5e-3)

@@ -4,8 +4,9 @@ The rule: the engine computes one slice at a time, made of whatever waits. Who a
 asks for much: every prompt gets a tag, the tokens that its own request has asked for so far, counted from the moment it
 came, and the smallest tags go first. Prompts of one question go together, whoever sent them, so that its tokens are
 computed once. A slice is about as long as `slice_seconds`, longer where many requests wait (they share the more, and
-who comes then waits anyway), and at most half of what waits: while its answers travel, the engine has work. Before a slice is cut, the engine waits a moment for requests that are announced (see `expecting`):
-a fifth of `slice_seconds` at most. A failure of one prompt is that prompt's alone.
+who comes then waits anyway), and at most half of what waits: while its answers travel, the engine has work. Before a
+slice is cut, the engine waits a moment for requests that are announced (see `expecting`): a fifth of `slice_seconds` at
+most. A failure of one prompt is that prompt's alone.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Load:
         self.waits: list[float] = []
         self._url, self._pool, self._expected = url, pool, expected
 
-    async def run(self, requests: int, callers: int) -> None:
-        numbers = iter(range(requests))
+    async def run(self, first: int, last: int, callers: int) -> None:
+        numbers = iter(range(first, last))
         limits = httpx.Limits(max_connections=callers)
         async with httpx.AsyncClient(base_url=self._url, limits=limits, timeout=300, trust_env=False) as http:
 
@@ -136,7 +136,7 @@ def main() -> None:
             started = time.perf_counter()
             for part in range(parts):
                 first, last = options.requests * part // parts, options.requests * (part + 1) // parts
-                asyncio.run(load.run(last - first, options.callers))
+                asyncio.run(load.run(first, last, options.callers))
                 marks.append(memory(pid))
             seconds = time.perf_counter() - started
             metrics = httpx.get(f"{url}/metrics", trust_env=False).text

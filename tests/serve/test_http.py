@@ -268,6 +268,20 @@ def test_a_caller_that_leaves_frees_its_place(service: tuple[str, House], scorer
     assert sum(house.metrics.left.values.values()) == sum(left.values()) + 1
 
 
+def test_a_caller_that_leaves_in_the_middle_of_a_body(
+    service: tuple[str, House], caplog: pytest.LogCaptureFixture
+) -> None:
+    url, house = service
+    before = sum(house.metrics.left.values.values())
+    with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as caller:
+        caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        caller.sendall(b'Content-Length: 1000\r\n\r\n{"items": [')
+        wait_until(lambda: house.inside > 0)
+    wait_until(lambda: sum(house.metrics.left.values.values()) == before + 1)
+    wait_until(lambda: house.inside == 0)
+    assert "failed" not in caplog.text
+
+
 def test_a_full_queue_is_429_with_retry_after(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
     url, house = service
     batcher = house.services[scorer.name].batcher

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -135,6 +135,9 @@ async def _work(
         answer = await _attended(house, request, work(house, body, request), timeout)
     except RefusedError as refused:
         return refused.reply
+    except ClientDisconnect:
+        _note_left(house)
+        return Response(status_code=499)
     except (InputError, OptionError) as error:
         return error_reply(422, "invalid_request", str(error))
     except TooLargeError as error:
@@ -307,8 +310,7 @@ async def _attended(house: House, request: Request, work: Awaitable[Answer], tim
         if task.done():
             return task.result()
         if gone.done():
-            with house.metrics.lock:
-                house.metrics.left.add()
+            _note_left(house)
             raise RefusedError(Response(status_code=499))
         message = "The time that the request allowed is over. Allow more, or send fewer items at a time."
         raise RefusedError(error_reply(504, "timeout", message))
@@ -316,6 +318,11 @@ async def _attended(house: House, request: Request, work: Awaitable[Answer], tim
         for future in (task, gone):
             if not future.done():
                 future.cancel()
+
+
+def _note_left(house: House) -> None:
+    with house.metrics.lock:
+        house.metrics.left.add()
 
 
 def _card(house: House, service: Service) -> Data:

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-transformers-4 test-vllm lint
+.PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -20,6 +20,18 @@ test-transformers-4: $(VENV)/.transformers-4
 # vLLM as the engine of a scorer, against its real server. It needs an environment of its own (5 GB), made on first use.
 test-vllm: $(VENV)/.test
 	SUREFOOT_TEST_VLLM=1 $(BIN)/python -m pytest tests/serve/test_vllm.py
+
+# Rewards inside trainers whose requirements clash with ours. They are put before ours on the path, in folders of their
+# own, without what they only need for GPUs. Not a part of .ci/run: the folders take minutes to fill.
+test-verl: $(VENV)/.verl
+	PYTHONPATH=$(VENV)/verl $(BIN)/python -c "import verl, openrlhf, aiohttp"
+	PYTHONPATH=$(VENV)/verl $(BIN)/python -m pytest tests/connect/test_verl.py tests/connect/test_openrlhf.py
+
+test-verifiers: $(VENV)/.verifiers
+	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -c "import verifiers.v1"
+	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -m pytest tests/connect/test_verifiers.py tests/connect/test_examples.py -k verifiers
+	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -c "from verifiers import Rubric"
+	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -m pytest tests/connect/test_verifiers.py tests/connect/test_examples.py -k verifiers
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -41,4 +53,26 @@ $(VENV)/.transformers-4: $(VENV)/.test
 	rm -rf $(VENV)/transformers-4
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/transformers-4 \
 		"transformers==4.57.6" "huggingface-hub==0.36.0" "tokenizers==0.22.1"
+	@touch $@
+
+AIOHTTP := aiohttp==3.14.5 aiohappyeyeballs==2.7.1 aiosignal==1.4.0 attrs==26.1.0 frozenlist==1.8.0 \
+	multidict==7.2.1 propcache==0.5.4 yarl==1.25.1
+OVERLAY := $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target
+
+$(VENV)/.verl: $(VENV)/.test
+	rm -rf $(VENV)/verl
+	$(OVERLAY) $(VENV)/verl verl==0.9.1 openrlhf==0.11.2 transformers==5.10.2 tokenizers==0.22.2 huggingface-hub==1.33.0 \
+		tensordict==0.10.0 pyvers==0.2.3 orjson==3.13.0 ray==2.60.0 msgpack==1.2.4 protobuf==7.36.2 jsonschema==4.26.0 \
+		jsonschema-specifications==2025.9.1 referencing==0.37.0 rpds-py==2026.9.1 codetiming==1.4.0 cachetools==8.0.0 \
+		hydra-core==1.3.8 omegaconf==2.4.0 antlr4-python3-runtime==4.9.3 importlib_metadata==10.2.0 zipp==4.1.2 \
+		cloudpickle==3.1.2 $(AIOHTTP)
+	@touch $@
+
+$(VENV)/.verifiers: $(VENV)/.test
+	rm -rf $(VENV)/verifiers $(VENV)/verifiers-0.1
+	$(OVERLAY) $(VENV)/verifiers verifiers==0.4.0 anthropic==2.8.0 openai==2.54.0 jiter==0.19.0 distro==1.9.0 \
+		docstring_parser==0.18.0 sniffio==1.3.1 aiofiles==25.1.0 connectrpc==0.11.1 protobuf-py==0.1.1 \
+		protobuf-py-ext==0.1.1 protobuf==7.36.2 pyqwest==0.12.0 opentelemetry-api==1.45.2 prime-pydantic-config==0.4.3 \
+		prime-sandboxes==0.5.1 renderers==0.1.12 tenacity==9.2.1 tomli_w==1.2.0 $(AIOHTTP)
+	$(OVERLAY) $(VENV)/verifiers-0.1 verifiers==0.1.14
 	@touch $@

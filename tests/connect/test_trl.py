@@ -15,8 +15,9 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 import surefoot
+from surefoot.connect import trl
 from surefoot.connect.trl import async_reward_function, reward_function
-from surefoot.errors import InputError
+from surefoot.errors import InputError, UnscoredError
 from surefoot.testing import write_base
 
 QUESTION = "What is 2 + 3 * 4?"
@@ -158,6 +159,24 @@ def test_the_contract(scorer: surefoot.Scorer) -> None:
     asked = reward_function(scorer, "outcome+process", gold="answer", question="problem")
     found = asked(prompts=["A template around it"], completions=[parts], answer=[14], problem=[QUESTION])
     assert found == [pytest.approx(standard[0], abs=1e-5)]
+
+
+@pytest.mark.parametrize(("version", "zero"), [("1.5.1", True), ("0.29.1", True), ("1.6.0", False), ("2.0", False)])
+def test_versions_that_make_zero_of_none_are_told(
+    scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, version: str, zero: bool
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+    trl.makes_zero_of_none.cache_clear()
+    reward = reward_function(scorer, "min")
+    try:
+        assert reward(prompts=[QUESTION], completions=[SOLUTION])[0] is not None
+        if zero:
+            with pytest.raises(UnscoredError, match="trl>=1.6"):
+                reward(prompts=[QUESTION], completions=[""])
+        else:
+            assert reward(prompts=[QUESTION], completions=[""]) == [None]
+    finally:
+        trl.makes_zero_of_none.cache_clear()
 
 
 def test_mistakes_are_named(scorer: surefoot.Scorer) -> None:

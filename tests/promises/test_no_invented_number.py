@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import surefoot
 from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.placement import FORMS, place
 from surefoot.result import SolutionScore, StepScore
+from surefoot.reward import RECIPES
 
 AGGREGATES = ("mean", "min", "product", "geometric_mean")
 
@@ -47,3 +49,17 @@ def test_truncation_never_adds_a_number(checkpoint: Path, limit: int) -> None:
     if None in result.step_scores:
         assert result.reason
         assert [getattr(result, name) for name in AGGREGATES] == [None] * 4
+
+
+@pytest.mark.parametrize("limit", [1, 200, 400])
+def test_a_truncated_solution_has_no_reward(checkpoint: Path, limit: int) -> None:
+    result = surefoot.load(checkpoint, max_tokens=limit).score(CARD_QUESTION, CARD_STEPS)
+    assert None in result.step_scores
+    offsets = [(at, at + 1) for at in range(result.steps[-1].end)]
+    for recipe in RECIPES.values():
+        if recipe.name != "outcome":  # the answer was read all the same, and is right or wrong
+            reward = recipe(result, "100")
+            assert reward.value is None
+            assert reward.reason
+    for form in FORMS:
+        assert place(result, offsets, form).rewards is None

@@ -2,7 +2,8 @@
 
 The rule: one reward a completion, in the order of the batch; None, which these trainers pass over, for a completion
 that could not be scored. Put everything that makes up the reward into one recipe: TRL adds up several reward functions,
-and a None among numbers counts as 0.0 there, while a completion without any reward is left out of the update.
+and a None among numbers counts as 0.0 there, while a completion without any reward is left out of the update. Before
+version 1.6 TRL made 0.0 of that too, so with an older one a completion without a reward is an error.
 
     trainer = GRPOTrainer(..., reward_funcs=reward_function("mini", "outcome+process", gold="answer"))
 """
@@ -14,11 +15,12 @@ import functools
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 from surefoot.connect.messages import completion_text, question_of
 from surefoot.connect.source import Model, Source
-from surefoot.errors import InputError
+from surefoot.errors import InputError, UnscoredError
 from surefoot.reward import Reward, RewardResult
 from surefoot.watch import Watch
 
@@ -47,6 +49,12 @@ class TRLReward:
     ) -> Rewards:
         """The reward of every completion. Other columns of the dataset arrive by their names."""
         results = self.results(prompts, completions, columns)
+        missing = next((result.reason for result in results if result.value is None), None)
+        if missing is not None and makes_zero_of_none():
+            raise UnscoredError(
+                f"A completion has no reward: {missing} This version of TRL would make 0.0 of it and train on that. "
+                'Run: pip install --upgrade "trl>=1.6"'
+            )
         if log_extra is not None:
             self._log_columns(results, log_extra)
         if log_metric is not None:
@@ -85,6 +93,16 @@ class TRLReward:
         if self.watch is not None:
             for name, value in self.watch.observe(results).items():
                 log_metric(f"surefoot/watch/{name}", value)
+
+
+@functools.cache
+def makes_zero_of_none() -> bool:
+    """Whether the installed TRL counts a completion without any reward as 0.0, as it did before 1.6."""
+    try:
+        major, minor = metadata.version("trl").split(".")[:2]
+    except metadata.PackageNotFoundError:
+        return False
+    return (int(major), int(minor)) < (1, 6)
 
 
 def _json(result: RewardResult) -> str:

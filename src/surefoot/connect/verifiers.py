@@ -90,25 +90,26 @@ def surefoot_rubric(
 
     class SurefootRubric(Rubric):  # type: ignore[misc]
         async def score_rollout(self, state: Any) -> None:
-            await self.score_group([state])
-            del state["advantage"]
+            await self._score([state])
 
         async def score_group(self, states: Sequence[Any]) -> None:
-            results = await asyncio.to_thread(rewards_of_states, source, states)
-            known = [weight * result.value for result in results if result.value is not None]
+            await self._score(states)
+            known = [state["reward"] for state in states if not math.isnan(state["reward"])]
             average = math.fsum(known) / len(known) if known else math.nan
-            for state, result in zip(states, results, strict=True):
-                if result.value is None:
-                    state["reward"], state["advantage"] = math.nan, 0.0
-                    state["error"] = Error(f"This rollout has no reward: {result.reason}")
-                else:
-                    state["reward"] = weight * result.value
-                    state["advantage"] = state["reward"] - average
-                state["metrics"] = {name: value for name, value in result.terms.items() if value is not None}
+            for state in states:
+                state["advantage"] = 0.0 if math.isnan(state["reward"]) else state["reward"] - average
                 for turn in state["trajectory"]:
                     for field in ("advantage", "reward"):
                         if turn[field] is None:
                             turn[field] = state[field]
+
+        async def _score(self, states: Sequence[Any]) -> None:
+            results = await asyncio.to_thread(rewards_of_states, source, states)
+            for state, result in zip(states, results, strict=True):
+                state["reward"] = math.nan if result.value is None else weight * result.value
+                state["metrics"] = {name: value for name, value in result.terms.items() if value is not None}
+                if result.value is None:
+                    state["error"] = Error(f"This rollout has no reward: {result.reason}")
 
     return SurefootRubric(funcs=[], weights=[])
 

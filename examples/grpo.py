@@ -1,0 +1,103 @@
+"""GRPO on a CPU in minutes: a small policy, TRL's trainer, and step scores as the reward.
+
+    python examples/grpo.py                                            a policy and a scorer made on the spot
+    python examples/grpo.py --model mini --recipe outcome+process      a scorer with a judgement of its own
+    python examples/grpo.py --policy Qwen/Qwen2.5-0.5B-Instruct --model Qwen/Qwen2.5-Math-PRM-7B --steps 500
+
+Without arguments both models have random weights, so nothing is learned about numbers: it shows how the parts fit, and
+what the trainer logs of the reward and of the watch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from surefoot.connect.trl import reward_function
+from surefoot.testing import write_base, write_qwen_checkpoint
+
+SHOWN = (
+    "reward",
+    "surefoot/watch/unscored",
+    "surefoot/watch/steps",
+    "surefoot/watch/hollow",
+    "surefoot/watch/repeated",
+)
+
+
+def problems(count: int) -> Dataset:
+    """Sums, and their answers in a column of their own."""
+    pairs = [(a % 10 + 1, a * 7 % 10 + 1) for a in range(count)]
+    prompts = [f"What is {a} + {b}? Write steps, then a line with the final answer.\n" for a, b in pairs]
+    return Dataset.from_dict({"prompt": prompts, "answer": [str(a + b) for a, b in pairs]})
+
+
+def small_policy(folder: Path) -> tuple[Any, Any]:
+    """Two layers, one token a byte."""
+    write_base(folder, hidden_size=64)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"), eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
+    return AutoModelForCausalLM.from_pretrained(folder), tokenizer
+
+
+class Show(TrainerCallback):  # type: ignore[misc]
+    """One line a log entry."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        if logs and "reward" in logs:
+            found = "  ".join(f"{name.split('/')[-1]} {logs[name]:.3f}" for name in SHOWN if name in logs)
+            print(f"step {state.global_step:4}  {found}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", help="a hub id or folder; without it a small one with random weights is made")
+    parser.add_argument("--model", help="what surefoot.load or a server's address takes; without it one is made")
+    parser.add_argument("--recipe", default="product")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--length", type=int, default=48, help="tokens of a completion at most")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if options.policy:
+            policy, tokenizer = (
+                AutoModelForCausalLM.from_pretrained(options.policy),
+                AutoTokenizer.from_pretrained(options.policy),
+            )
+        else:
+            policy, tokenizer = small_policy(folder / "policy")
+        trainer = GRPOTrainer(
+            model=policy,
+            processing_class=tokenizer,
+            reward_funcs=reward_function(
+                options.model or write_qwen_checkpoint(folder / "prm"), options.recipe, gold="answer"
+            ),
+            train_dataset=problems(64),
+            args=GRPOConfig(
+                output_dir=str(folder / "out"),
+                max_steps=options.steps,
+                per_device_train_batch_size=16,
+                num_generations=8,
+                max_completion_length=options.length,
+                learning_rate=2e-3 if options.policy is None else 1e-6,
+                logging_steps=max(1, options.steps // 10),
+                use_cpu=not torch.cuda.is_available(),
+                report_to=[],
+                save_strategy="no",
+                disable_tqdm=True,
+            ),
+            callbacks=[Show()],
+        )
+        trainer.train()
+
+
+if __name__ == "__main__":
+    main()

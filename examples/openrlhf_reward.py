@@ -1,0 +1,33 @@
+"""A reward file for OpenRLHF.
+
+    --reward.remote_url examples/openrlhf_reward.py --data.label_key answer
+
+Run as a script, it shows a reply. The variable SUREFOOT_MODEL names the model; the script makes a small one with random
+weights if it is not set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from surefoot.connect.openrlhf import OpenRLHFReward
+
+reward_func = OpenRLHFReward(recipe="outcome+process")
+
+
+def main() -> None:
+    prompt = "<|im_start|>user\nWhat is 3 * 4?<|im_end|>\n<|im_start|>assistant\n"
+    query = prompt + "Step 1: 3 * 4 = 12.\nFinal Answer: 12<|im_end|>"
+    print(json.dumps(reward_func([query], [prompt], ["12"]), indent=2))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        if "SUREFOOT_MODEL" not in os.environ:
+            from surefoot.testing import write_qwen_checkpoint
+
+            os.environ["SUREFOOT_MODEL"] = str(write_qwen_checkpoint(Path(folder)))
+        main()

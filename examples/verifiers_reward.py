@@ -1,0 +1,43 @@
+"""A reward for verifiers v1, plugged in by a config.
+
+    [env.taskset.task.rewards]
+    prm = { fn = "examples/verifiers_reward.py:score", weight = 0.5 }
+
+Run as a script with verifiers installed, it scores one trace. The variable SUREFOOT_MODEL names the model; the script
+makes a small one with random weights if it is not set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+from surefoot.connect.verifiers import reward_hook
+
+score = reward_hook(recipe="min")
+
+
+async def main() -> None:
+    import verifiers.v1 as vf
+
+    task = vf.Task(
+        vf.TaskData(prompt="What is 3 * 4?"), vf.TaskConfig(rewards={"prm": {"fn": f"{__file__}:score", "weight": 0.5}})
+    )
+    trace = vf.Trace(
+        task=vf.TraceTask(type="Task", data=task.data),
+        agent=vf.AgentInfo(config=vf.AgentConfig(), name="policy", trainable=True, runtime=None),
+        root_reply="Step 1: 3 * 4 = 12.\nFinal Answer: 12",
+    )
+    await task.score(trace)
+    print(trace.rewards)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        if "SUREFOOT_MODEL" not in os.environ:
+            from surefoot.testing import write_qwen_checkpoint
+
+            os.environ["SUREFOOT_MODEL"] = str(write_qwen_checkpoint(Path(folder)))
+        asyncio.run(main())

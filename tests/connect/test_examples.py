@@ -1,0 +1,56 @@
+"""The examples of rewards run, with the small checkpoint as their model."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def model(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUREFOOT_MODEL", str(checkpoint))
+
+
+def run(name: str) -> None:
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+
+
+def test_grpo(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["grpo.py", "--model", str(checkpoint), "--steps", "2", "--length", "16", "--recipe", "outcome+process"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    run("grpo.py")
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
+    assert [line.split()[1] for line in lines] == ["1", "2"]
+    assert all("reward" in line and "unscored" in line for line in lines)
+
+
+def test_verl(capsys: pytest.CaptureFixture[str]) -> None:
+    run("verl_reward.py")
+    right, wrong, empty = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert "'surefoot/outcome': 1.0" in right
+    assert "'surefoot/outcome': 0.0" in wrong
+    assert "'score': -0.1, 'scored': 0.0" in empty
+
+
+def test_openrlhf(capsys: pytest.CaptureFixture[str]) -> None:
+    run("openrlhf_reward.py")
+    reply = json.loads(capsys.readouterr().out)
+    assert 0.7 <= reply["rewards"][0] <= 1.0
+    assert reply["scores"] == [1.0]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("verifiers") is None, reason="make test-verifiers runs this")
+def test_verifiers(capsys: pytest.CaptureFixture[str]) -> None:
+    import verifiers
+
+    if hasattr(verifiers, "Rubric"):
+        pytest.skip("this version has another v1")
+    run("verifiers_reward.py")
+    assert "weight=0.5" in capsys.readouterr().out

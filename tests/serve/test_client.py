@@ -79,6 +79,12 @@ def test_the_same_verbs_for_coroutines(url: str, scorer: surefoot.Scorer) -> Non
     same([one], [scorer.score(*items[0], split="lines")])
 
 
+def test_adapters_take_the_address_of_a_service(url: str, scorer: surefoot.Scorer) -> None:
+    found = surefoot.compute_reward(QUESTION, SOLUTION, "14", model=url, recipe="outcome+process")
+    expected = surefoot.compute_reward(QUESTION, SOLUTION, "14", model=scorer, recipe="outcome+process")
+    assert found.value == pytest.approx(expected.value, abs=1e-5)
+
+
 def test_a_list_that_is_too_large_is_sent_in_halves(url: str, scorer: surefoot.Scorer) -> None:
     items = solutions(45)
     with surefoot.connect(url, items_per_request=1000) as client:

@@ -164,9 +164,11 @@ def test_who_leaves_get_reward_frees_the_place(service: tuple[str, House], score
     batcher = house.services[scorer.name].batcher
     with scorer._runner.lock:
         body = {"query": [f"{QUESTION} {SOLUTION}"], "prompts": [QUESTION], "labels": None}
-        busy = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}})
+        busy = threading.Thread(
+            target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
+        )
         busy.start()
-        wait_until(lambda: batcher._running_tokens > 0)  # the engine has taken it up, and waits for the lock
+        wait_until(lambda: batcher._running_tokens > 0)
         before = batcher.tokens
         reply = httpx.post(f"{url}/get_reward", json=body, headers={"X-Request-Timeout": "0.3"})
         assert reply.status_code == 504
@@ -252,9 +254,11 @@ def test_a_caller_that_leaves_frees_its_place(service: tuple[str, House], scorer
     batcher = house.services[scorer.name].batcher
     left = dict(house.metrics.left.values)
     with scorer._runner.lock:
-        busy = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}})
+        busy = threading.Thread(
+            target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
+        )
         busy.start()
-        wait_until(lambda: batcher._running_tokens > 0)  # the engine has taken it up, and waits for the lock
+        wait_until(lambda: batcher._running_tokens > 0)
         before = batcher.tokens
         body = json.dumps({"items": [{"question": "And this?", "steps": ["Yes."]}]}).encode()
         with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as caller:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from surefoot import evaluate
     from surefoot.client import AsyncClient, Client, connect
     from surefoot.connect.source import compute_reward
-    from surefoot.scorer import Scorer, load
+    from surefoot.loading import load
+    from surefoot.scorer import Scorer
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,9 +46,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("Scorer", "load"):
-        from surefoot import scorer
-
-        return getattr(scorer, name)
+        return getattr(import_module("surefoot.scorer" if name == "Scorer" else "surefoot.loading"), name)
     if name in ("AsyncClient", "Client"):
         return getattr(import_module("surefoot.client"), name)
     if name in ("connect", "evaluate"):

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from surefoot.errors import OptionError, ServiceError
+from surefoot.loading import with_engine
 from surefoot.prompt import Prompt
-from surefoot.scorer import Scorer, with_engine
+from surefoot.scorer import Scorer
 from surefoot.transport import Transport
 
 PART_TOKENS = 32_768

@@ -21,7 +21,7 @@ from surefoot.evaluate.fit import fit
 from surefoot.evaluate.interval import Bootstrap
 from surefoot.evaluate.reliability import BinKind, Known, Reliability, are_probabilities, known_steps, reliability
 from surefoot.evaluate.rows import ProcessBenchRow, Rows, as_rows, labelled_rows
-from surefoot.evaluate.scoring import name_of, score_rows
+from surefoot.evaluate.scoring import name_of, score_labelled
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -90,13 +90,7 @@ def calibrate(
     if scorer is not None and scorer.calibration is not None:
         raise OptionError("This model is loaded with a calibration. Load it without one to fit another.")
     asked = as_rows(rows, ProcessBenchRow, partial(labelled_rows, scores=scores if scorer is None else None))
-    found = score_rows(
-        scorer,
-        [(row.problem, row.steps) for row in asked],
-        [row.scores for row in asked],
-        cache=cache,
-        progress=progress,
-    )
+    found = score_labelled(scorer, asked, cache=cache, progress=progress)
     known = [known_steps(row.steps, each.scores, row.label) for row, each in zip(asked, found, strict=True)]
     if not are_probabilities(known):
         raise InputError("A score lies outside 0..1. Only probabilities can be calibrated.")

@@ -20,7 +20,7 @@ from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedPRMBench, published_prmbench
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import TWIN, PRMBenchRow, Rows, as_rows, prmbench_rows
-from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_rows, threshold_of
+from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_labelled, threshold_of
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -188,13 +188,7 @@ def prmbench(
     bootstrap = Bootstrap(draws, seed)
     threshold = threshold_of(scorer, threshold)
     asked = as_rows(rows, PRMBenchRow, partial(prmbench_rows, scores=scores if scorer is None else None))
-    found = score_rows(
-        scorer,
-        [(row.problem, row.steps) for row in asked],
-        [row.scores for row in asked],
-        cache=cache,
-        progress=progress,
-    )
+    found = score_labelled(scorer, asked, cache=cache, progress=progress)
     items = list(zip(asked, found, strict=True))
     modified = [item for item in items if item[0].classification != TWIN]
     twins = [item for item in items if item[0].classification == TWIN]

@@ -21,7 +21,7 @@ from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedProcessBench, published_processbench
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, as_rows, processbench_rows, usual_split
-from surefoot.evaluate.scoring import calibration_of, judged, name_of, score_rows, threshold_of
+from surefoot.evaluate.scoring import calibration_of, judged, name_of, score_labelled, threshold_of
 from surefoot.threshold import Case, Stretch, best_threshold, harmonic_mean, sweep
 
 if TYPE_CHECKING:
@@ -218,13 +218,7 @@ def processbench(
     asked = as_rows(rows, ProcessBenchRow, read)
     if tune_on is not None and tune_on not in {row.split for row in asked}:
         raise InputError(f"The threshold cannot be tuned on {tune_on!r}: no row belongs to that split.")
-    found = score_rows(
-        scorer,
-        [(row.problem, row.steps) for row in asked],
-        [row.scores for row in asked],
-        cache=cache,
-        progress=progress,
-    )
+    found = score_labelled(scorer, asked, cache=cache, progress=progress)
     items = [Judgement(row, each.scores, threshold, each.reason) for row, each in zip(asked, found, strict=True)]
     notes = []
     if tune_on is not None:

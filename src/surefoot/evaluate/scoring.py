@@ -14,6 +14,7 @@ from surefoot.errors import InputError
 from surefoot.result import NATURAL_THRESHOLDS
 
 if TYPE_CHECKING:
+    from surefoot.evaluate.rows import PRMBenchRow, ProcessBenchRow
     from surefoot.score_cache import ScoreCache
     from surefoot.scorer import Scorer
 
@@ -66,6 +67,18 @@ def score_rows(
                 scores[step.index] = step.score
         found.append(Scored(tuple(scores), result.reason))
     return found
+
+
+def score_labelled(
+    scorer: Scorer | None,
+    rows: Sequence[ProcessBenchRow] | Sequence[PRMBenchRow],
+    *,
+    cache: ScoreCache | None,
+    progress: bool,
+) -> list[Scored]:
+    """The same for rows of labelled steps."""
+    items = [(row.problem, row.steps) for row in rows]
+    return score_rows(scorer, items, [row.scores for row in rows], cache=cache, progress=progress)
 
 
 def _ready(number: int, item: tuple[str, str | tuple[str, ...]], scores: tuple[float | None, ...] | None) -> Scored:

@@ -15,6 +15,9 @@ from surefoot.evaluate.pages import figures
 from surefoot.evaluate.reliability import Reliability
 from surefoot.evaluate.tables import percent, reliability_rows
 
+KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))
+"""What a labelled solution may turn out to be: the filters of the page."""
+
 
 @dataclass(frozen=True)
 class Card:

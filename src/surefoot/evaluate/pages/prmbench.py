@@ -9,6 +9,7 @@ import numpy as np
 
 from surefoot.evaluate.pages import figures
 from surefoot.evaluate.pages.content import (
+    KINDS,
     Card,
     Content,
     Entry,
@@ -25,7 +26,6 @@ from surefoot.evaluate.scoring import Scored, judged
 from surefoot.evaluate.tables import class_rows, model_of
 from surefoot.markup import ShownStep, classed, escape, steps_html
 
-KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))
 NAMES = {"missed": "error missed", "alarm": "false alarm", "right": "right", "unscored": "unscored"}
 POINTS = 200
 

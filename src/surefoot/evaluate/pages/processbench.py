@@ -10,6 +10,7 @@ from bisect import bisect_right
 
 from surefoot.evaluate.pages import figures
 from surefoot.evaluate.pages.content import (
+    KINDS,
     Card,
     Content,
     Entry,
@@ -26,7 +27,6 @@ from surefoot.evaluate.scoring import judged
 from surefoot.evaluate.tables import DASH, model_of, percent
 from surefoot.markup import ShownStep, classed, escape, steps_html
 
-KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))
 KIND_OF = {"missed": "missed", "late": "missed", "false_alarm": "alarm", "early": "alarm", "right": "right"}
 OUTCOMES = {
     "right": "right",

@@ -4,7 +4,7 @@ The rule: the body and the reply are exactly those of OpenRLHF 0.11. A sample wi
 OpenRLHF cannot pass over a sample and stops on it, unless `missing` names a number for it.
 
     --reward.remote_url http://127.0.0.1:8000/get_reward     a Surefoot server answers with `get_reward`
-    --reward.remote_url rewards.py                           a file with: reward_func = OpenRLHFReward("mini", "min")
+    --reward.remote_url rewards.py          a file with: reward_func = OpenRLHFReward("Qwen/Qwen2.5-Math-PRM-7B", "min")
 """
 
 from __future__ import annotations

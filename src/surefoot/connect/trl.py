@@ -5,7 +5,7 @@ that could not be scored. Put everything that makes up the reward into one recip
 and a None among numbers counts as 0.0 there, while a completion without any reward is left out of the update. Before
 version 1.6 TRL made 0.0 of that too, so with an older one a completion without a reward is an error.
 
-    trainer = GRPOTrainer(..., reward_funcs=reward_function("mini", "outcome+process", gold="answer"))
+    trainer = GRPOTrainer(..., reward_funcs=reward_function(MODEL, "outcome+process", gold="answer"))
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ scored together. Beside `score` only plain numbers with the same keys for every 
 an array of each key.
 
     reward.custom_reward_function.path=pkg://surefoot.connect.verl
-    +reward.custom_reward_function.reward_kwargs.model=mini
+    +reward.custom_reward_function.reward_kwargs.model=Qwen/Qwen2.5-Math-PRM-7B
     +reward.custom_reward_function.reward_kwargs.recipe=outcome+process
 
 verl cannot pass over a sample. What it gets for one without a reward is `missing`: see `surefoot.connect.missing`, and

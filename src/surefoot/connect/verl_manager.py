@@ -8,7 +8,7 @@ get: `missing`.
     reward.reward_manager.name=SurefootRewardManager
     reward.reward_manager.module.path=pkg://surefoot.connect.verl_manager
     algorithm.adv_estimator=surefoot_grpo
-    +reward.custom_reward_function.reward_kwargs.model=mini
+    +reward.custom_reward_function.reward_kwargs.model=Qwen/Qwen2.5-Math-PRM-7B
 
 This module imports verl.
 """

@@ -59,7 +59,8 @@ def number_value(text: str) -> Fraction:
     digits = text.replace("{,}", "").replace("\\,", "").replace(",", "")
     if len(digits) > LONGEST_NUMBER:
         raise ValueError(f"A number of {len(digits)} digits is too long.")
-    return Fraction(digits)
+    # Reading an integer is three times as fast as reading a fraction, and nearly all numbers are integers.
+    return Fraction(int(digits)) if digits.isdecimal() else Fraction(digits)
 
 
 def numbers_in(text: str) -> list[Fraction]:

@@ -110,6 +110,8 @@ def _run(options: argparse.Namespace) -> int:
 def _processbench(options: argparse.Namespace) -> tuple[Any, bool]:
     from surefoot.evaluate import processbench, read_processbench
 
+    if options.threshold is not None and options.tune_on is not None:
+        raise OptionError("Give --threshold, or --tune-on to find one, not both.")
     rows = read_processbench(options.data, splits=options.split, scores=options.scores)
     if options.tune_on is not None and options.tune_on not in {row.split for row in rows}:
         raise InputError(f"--tune-on {options.tune_on}: no such split is read.")

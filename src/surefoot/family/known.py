@@ -139,4 +139,5 @@ def find_known(model: str) -> tuple[Known, ...]:
     """The rows of a hub id, or those whose name a folder has."""
     asked = model.replace("\\", "/").rstrip("/").lower()
     exact = tuple(row for row in KNOWN if row.id.lower() == asked)
-    return exact or tuple(row for row in KNOWN if row.id.lower().partition("/")[2] == asked.rsplit("/", 1)[-1])
+    folder = asked.rsplit("/", 1)[-1]
+    return exact or tuple(row for row in KNOWN if row.id.lower().endswith(f"/{folder}"))

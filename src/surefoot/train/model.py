@@ -102,6 +102,11 @@ def make_trainee(
     if vocabulary is not None:
         if kind.name != "mini":
             raise OptionError(f"The vocabulary of the family {kind.name!r} cannot be cut: its token ids are fixed.")
+        if is_prm:
+            raise OptionError(
+                f"{base} is a PRM already, and cutting its vocabulary would cost it the tokens it was trained with. "
+                "Leave the vocabulary as it is."
+            )
         tokenizer, kept = cut_vocabulary(tokenizer, vocabulary[1], vocabulary[0])
         embedding = backbone.get_submodule("embed_tokens")
         embedding.weight = nn.Parameter(embedding.weight.data[kept])

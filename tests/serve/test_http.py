@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import surefoot
 from serving import QUESTION, SOLUTION, served
+from small import LINEAR, write
 from surefoot.family.qwen import MARKER
 from surefoot.serve import Settings
 from surefoot.serve.house import House
@@ -54,6 +55,19 @@ def test_scores_are_those_of_the_scorer(http: httpx.Client, scorer: surefoot.Sco
         assert one.step_scores == pytest.approx(other.step_scores, abs=1e-5)
         assert [step.text for step in one.steps] == [step.text for step in other.steps]
         assert without_time(one.to_dict(0.9)) == without_time(row)
+
+
+def test_without_a_threshold_the_scale_of_the_model_has_its_own(tmp_path: Path) -> None:
+    folder = write(tmp_path / "PURE-PRM-7B", "qwen2", "Qwen2ForTokenClassification", LINEAR, lm_head=False, quiet=[198])
+    margins = surefoot.load(folder)
+    expected = margins.score(QUESTION, SOLUTION)
+    assert (expected.first_error(), expected.first_error(0.5)) == (-1, 0)
+    with served([margins]) as (url, _):
+        for given in ({}, {"threshold": None}, {"threshold": -0.2}, {"threshold": 0.5}):
+            (row,) = httpx.post(f"{url}/v1/score", json={"items": [ITEM], **given}, timeout=30).json()["results"]
+            threshold = given.get("threshold")
+            assert row["first_error"] == expected.first_error(threshold)
+            assert row["correct_prefix"] == expected.correct_prefix(threshold)
 
 
 def test_options_reach_the_scorer(http: httpx.Client, scorer: surefoot.Scorer) -> None:
@@ -94,7 +108,8 @@ def test_marker_text_stays_text(http: httpx.Client) -> None:
         ({"items": [{"question": "q", "solution": None}]}, 422, "items.0.solution"),
         ({"items": [ITEM], "spilt": "lines"}, 422, "spilt: Extra inputs"),
         ({"items": [ITEM], "split": "words"}, 422, "split: Input should be 'auto'"),
-        ({"items": [ITEM], "threshold": 2}, 422, "threshold"),
+        ({"items": [ITEM], "threshold": "0.5"}, 422, "threshold"),
+        ('{"items": [], "threshold": 1e999}', 422, "threshold: Input should be a finite number"),
         ({"items": [ITEM], "timeout": 0}, 422, "timeout"),
         ({"items": [ITEM], "model": "other"}, 422, "There is no model of that name"),
         ({"items": [ITEM] * 51}, 413, "Send at most 50 at a time"),

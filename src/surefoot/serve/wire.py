@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.config import JsonDict
 
 SplitRule = Literal["auto", "steps", "paragraphs", "lines"]
-Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ONE_OF = {"oneOf": [{"required": ["solution"]}, {"required": ["steps"]}]}
 
@@ -59,7 +58,12 @@ class ScoreRequest(_Scoring):
     """Solutions to score."""
 
     items: list[Item]
-    threshold: Probability = Field(0.5, description="A step is right above it: for first_error and correct_prefix.")
+    threshold: float | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="A step is right above it: for first_error and correct_prefix. Without it, what is natural for the "
+        "scale of the model: 0.5 for probabilities, 0 for margins and log-ratios.",
+    )
 
 
 class RewardItem(Item):

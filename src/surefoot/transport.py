@@ -39,12 +39,13 @@ class Patience:
 
     def pause(self, problem: ServiceError, at_least: float = 0.0) -> float:
         """Seconds to wait now; raises the problem when there is no time left."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise problem
         # Spread, so that callers who were refused together do not come back together.
         wait = max(at_least, self._pause * random.uniform(0.5, 1.0))
-        if time.monotonic() + wait > self._until:
-            raise problem
         self._pause = min(LONGEST_PAUSE, 2 * self._pause)
-        return wait
+        return min(wait, left)  # who is told to wait for longer than that tries once more at the end
 
 
 class Transport:

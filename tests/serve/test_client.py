@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -132,7 +133,7 @@ def test_nobody_there_is_an_error_and_no_number() -> None:
 class Replies(ThreadingHTTPServer):
     """A server that gives prepared replies, one after the other; the last one again and again."""
 
-    def __init__(self, *replies: tuple[int, str]) -> None:
+    def __init__(self, *replies: tuple[int, str], retry_after: str = "0") -> None:
         self.asked = 0
 
         class Handler(BaseHTTPRequestHandler):
@@ -145,7 +146,7 @@ class Replies(ThreadingHTTPServer):
                     return
                 handler.send_response(code)
                 if code == 429:
-                    handler.send_header("Retry-After", "0")
+                    handler.send_header("Retry-After", retry_after)
                 handler.send_header("Content-Length", str(len(body.encode())))
                 handler.end_headers()
                 handler.wfile.write(body.encode())
@@ -167,6 +168,17 @@ def test_what_may_pass_is_tried_again(scorer: surefoot.Scorer) -> None:
     with Replies((503, "stopping"), (0, ""), (429, "{}"), (502, ""), (200, good)) as server:
         assert surefoot.connect(server.url).score(QUESTION, SOLUTION) == expected
         assert server.asked == 5
+        server.shutdown()
+
+
+def test_a_long_retry_after_does_not_end_patience(scorer: surefoot.Scorer) -> None:
+    expected = scorer.score(QUESTION, SOLUTION)
+    good = json.dumps({"results": [expected.to_dict()]})
+    with Replies((429, "{}"), (200, good), retry_after="60") as server:
+        started = time.monotonic()
+        assert surefoot.connect(server.url, patience=1.0).score(QUESTION, SOLUTION) == expected
+        assert server.asked == 2
+        assert 0.9 < time.monotonic() - started < 30
         server.shutdown()
 
 

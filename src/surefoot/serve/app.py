@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from surefoot import Scorer, SolutionScore
 from surefoot.connect.openrlhf import OpenRLHFReward
-from surefoot.errors import InputError, OptionError, ServiceError
+from surefoot.errors import InputError, OptionError, UnreachableError
 from surefoot.reward import find_recipe
 from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.gate import Gate, error_reply
@@ -146,7 +146,7 @@ async def _work(
         return error_reply(429, "queue_full", str(error), error.retry_after)
     except ClosedError as error:
         return error_reply(503, "stopping", str(error), 1)
-    except ServiceError:
+    except UnreachableError:
         return error_reply(503, "engine_unreachable", "The engine behind this service does not answer.", 5)
     request.scope["surefoot"].notes |= answer.notes
     return Response(answer.body, media_type="application/json")

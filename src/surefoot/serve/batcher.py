@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
-from surefoot.errors import ServiceError
+from surefoot.errors import ServiceError, UnreachableError
 from surefoot.prompt import Prompt
 
 logger = logging.getLogger("surefoot.serve")
@@ -302,7 +302,7 @@ class Batcher:
     def _computed(self, prompts: list[Prompt]) -> list[Row]:
         try:
             return list(self._compute(prompts))
-        except ServiceError as error:
+        except UnreachableError as error:
             return [error] * len(prompts)  # the engine is elsewhere and does not answer: it is nobody's fault here
         except Exception as error:
             if len(prompts) == 1:

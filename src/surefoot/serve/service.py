@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from surefoot import Scorer, SolutionScore
-from surefoot.errors import InputError, ServiceError, SurefootError
+from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.pair import Item
 from surefoot.prompt import Prompt
 from surefoot.scorer import Job
@@ -160,7 +160,7 @@ class Blocking:
 def _checked(rows: list[Row]) -> list[Row]:
     """The rows, unless the engine was not there to compute them."""
     for row in rows:
-        if isinstance(row, ServiceError):
+        if isinstance(row, UnreachableError):
             raise row
     return rows
 

@@ -174,6 +174,13 @@ def test_openrlhf_gets_its_rewards(http: httpx.Client, scorer: surefoot.Scorer) 
     assert http.post("/get_reward", json={**body, "labels": []}).status_code == 422
 
 
+def test_labels_that_are_numbers_stay_what_they_are(http: httpx.Client) -> None:
+    large = 12345678901234567891
+    answers = [f"Step 1: It is that.\nFinal Answer: {number}" for number in (large, large + 1, "0.25")]
+    body = {"query": [QUESTION + text for text in answers], "prompts": [QUESTION] * 3, "labels": [large, large, 0.25]}
+    assert http.post("/get_reward?recipe=outcome", json=body).json()["rewards"] == [1.0, 0.0, 1.0]
+
+
 def test_who_leaves_get_reward_frees_the_place(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
     url, house = service
     batcher = house.services[scorer.name].batcher

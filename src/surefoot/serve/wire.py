@@ -145,7 +145,7 @@ class GetRewardRequest(BaseModel):
 
     query: list[str] = Field(description="Prompt and response in one, special tokens kept.")
     prompts: list[str]
-    labels: list[str | float | None] | None = Field(None, description="Reference answers.")
+    labels: list[str | int | float | None] | None = Field(None, description="Reference answers.")
 
 
 class GetRewardReply(BaseModel):

@@ -156,6 +156,33 @@ def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
     assert "outcome+process" in reply.json()["error"]["message"]
 
 
+def test_comparing_answers_holds_up_nobody_who_wants_scores(
+    service: tuple[str, House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, go = service[0], threading.Event()
+    compared: list[str] = []
+
+    def slow(gold: str, answer: str, *, timeout: float) -> bool:
+        compared.append(answer)
+        return go.wait(60)
+
+    monkeypatch.setattr("surefoot.reward.same_answer", slow)
+    body = {"items": [{**ITEM, "gold": "14"}], "recipe": "outcome"}
+    callers = [
+        threading.Thread(target=httpx.post, args=(f"{url}/v1/reward",), kwargs={"json": body, "timeout": 60})
+        for _ in range(3)
+    ]
+    try:
+        for caller in callers:
+            caller.start()
+        wait_until(lambda: len(compared) >= 2)
+        assert httpx.post(f"{url}/v1/score", json={"items": [ITEM]}, timeout=20).status_code == 200
+    finally:
+        go.set()
+        for caller in callers:
+            caller.join()
+
+
 def test_openrlhf_gets_its_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
     from surefoot.reward import find_recipe
 
@@ -306,6 +333,19 @@ def test_a_caller_that_leaves_in_the_middle_of_a_body(
     wait_until(lambda: sum(house.metrics.left.values.values()) == before + 1)
     wait_until(lambda: house.inside == 0)
     assert "failed" not in caplog.text
+
+
+def test_a_body_that_never_ends_frees_its_place(scorer: surefoot.Scorer) -> None:
+    with (
+        served([scorer], Settings(timeout=0.5)) as (url, house),
+        socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=20) as caller,
+    ):
+        caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        caller.sendall(b'Content-Length: 1000\r\n\r\n{"items": [')
+        reply = b"".join(iter(lambda: caller.recv(4096), b""))
+        assert reply.startswith(b"HTTP/1.1 408")
+        assert b"connection: close" in reply
+        assert house.inside == 0
 
 
 def test_a_full_queue_is_429_with_retry_after(service: tuple[str, House], scorer: surefoot.Scorer) -> None:

@@ -129,7 +129,7 @@ async def _work(
 ) -> Response:
     """A POST route: from the body to the reply."""
     try:
-        raw = await _read_body(request, house.settings.max_body_bytes)
+        raw = await _read_body(request, house.settings)
         body = await _parsed(kind, raw)
         timeout = _timeout(house, request, getattr(body, "timeout", None))
         answer = await _attended(house, request, work(house, body, request), timeout)
@@ -170,9 +170,8 @@ async def _reward(house: House, body: RewardRequest, request: Request) -> Answer
     results = await service.score(
         [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
     )
-    # Comparing answers may take seconds, in a process of its own.
     rewards = [
-        await service.in_thread(partial(recipe, result, item.gold))
+        await service.in_turn(partial(recipe, result, item.gold))
         for result, item in zip(results, body.items, strict=True)
     ]
 
@@ -252,10 +251,18 @@ def _count(house: House, service: Service, results: Sequence[SolutionScore]) -> 
     return {"items": len(results), "tokens": sum(result.tokens for result in results)}
 
 
-async def _read_body(request: Request, limit: int) -> bytes:
+async def _read_body(request: Request, settings: Settings) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise RefusedError(error_reply(415, "not_json", "Send JSON, with the header Content-Type: application/json."))
+    try:
+        return await asyncio.wait_for(_received(request, settings.max_body_bytes), settings.timeout)
+    except asyncio.TimeoutError:
+        message = "The body did not arrive in the time that a request may take. Send all of it at once."
+        raise RefusedError(error_reply(408, "body_timeout", message, close=True)) from None
+
+
+async def _received(request: Request, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():

@@ -18,6 +18,7 @@ from surefoot.split import SPLIT_RULES
 ERRORS = {
     "400": "The body is not JSON.",
     "401": "The key is missing or wrong.",
+    "408": "The body did not arrive in time.",
     "413": "The body, the number of items or their tokens are too many for one request.",
     "415": "The body is not declared as JSON.",
     "422": "The body does not fit its schema, or asks for what there is not.",

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import surefoot
 from serving import QUESTION, SOLUTION, served
 from small import LINEAR, write
+from surefoot import answer_worker
 from surefoot.family.qwen import MARKER
 from surefoot.serve import Settings
 from surefoot.serve.house import House
@@ -151,9 +152,30 @@ def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
         assert row["value"] == pytest.approx(recipe(score, gold).value, abs=1e-5)
     assert rewards[2]["value"] is None
     assert "no gold answer" in rewards[2]["reason"]
-    reply = http.post("/v1/reward", json={"items": items, "recipe": "none such"})
-    assert reply.status_code == 422
-    assert "outcome+process" in reply.json()["error"]["message"]
+    for reply in (
+        http.post("/v1/reward", json={"items": items, "recipe": "none such" * 100}),
+        http.post("/get_reward", json={"query": [], "prompts": []}, params={"recipe": "none such" * 100}),
+    ):
+        assert reply.status_code == 422
+        assert "outcome+process" in reply.json()["error"]["message"]
+        assert "none such" not in reply.text
+
+
+def test_a_service_that_cannot_compare_answers_says_so(
+    http: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "math_verify.py").write_text("raise ImportError('No module named math_verify')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(answer_worker, "_pool", answer_worker._Pool())
+    item = {"question": QUESTION, "solution": "Step 1: So it is.\nFinal Answer: x + 1", "gold": "1 + x"}
+    sample = {"query": [QUESTION + item["solution"]], "prompts": [QUESTION], "labels": ["1 + x"]}
+    for reply in (
+        http.post("/v1/reward", json={"items": [item], "recipe": "outcome"}),
+        http.post("/get_reward?recipe=outcome", json=sample),
+    ):
+        assert reply.status_code == 501
+        assert reply.json()["error"]["type"] == "missing_dependency"
+        assert "surefoot[answers]" in reply.json()["error"]["message"]
 
 
 def test_comparing_answers_holds_up_nobody_who_wants_scores(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import time
 import uuid
@@ -28,8 +29,8 @@ from starlette.routing import Route
 
 from surefoot import Scorer, SolutionScore
 from surefoot.connect.openrlhf import OpenRLHFReward
-from surefoot.errors import InputError, OptionError, UnreachableError
-from surefoot.reward import find_recipe
+from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
+from surefoot.reward import RECIPES, Reward
 from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.gate import Gate, error_reply
 from surefoot.serve.house import House
@@ -38,6 +39,8 @@ from surefoot.serve.service import FEW_STEPS, Blocking, Service
 from surefoot.serve.settings import Settings
 from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest, mistakes
 from surefoot.split import SPLIT_RULES
+
+logger = logging.getLogger("surefoot.serve")
 
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LARGE_BODY = 65_536
@@ -146,6 +149,10 @@ async def _work(
         return error_reply(429, "queue_full", str(error), error.retry_after)
     except ClosedError as error:
         return error_reply(503, "stopping", str(error), 1)
+    except MissingDependencyError as error:
+        logger.error("%s", error)
+        message = 'This service cannot compare answers. Whoever runs it has to: pip install "surefoot[answers]"'
+        return error_reply(501, "missing_dependency", message)
     except UnreachableError:
         return error_reply(503, "engine_unreachable", "The engine behind this service does not answer.", 5)
     request.scope["surefoot"].notes |= answer.notes
@@ -165,7 +172,7 @@ async def _score(house: House, body: ScoreRequest, request: Request) -> Answer:
 
 
 async def _reward(house: House, body: RewardRequest, request: Request) -> Answer:
-    recipe = find_recipe(body.recipe)
+    recipe = _recipe(body.recipe)
     service = _checked(house, body.model, body.items)
     results = await service.score(
         [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
@@ -191,7 +198,7 @@ async def _get_reward(house: House, body: GetRewardRequest, request: Request) ->
         instead = None if missing is None else float(missing)
     except ValueError:
         raise OptionError("`missing` has to be a number: the reward of a sample that has none.") from None
-    recipe = find_recipe(asked.get("recipe", "seed"))
+    recipe = _recipe(asked.get("recipe", "seed"))
     split = asked.get("split", "auto")
     if split not in SPLIT_RULES:
         raise OptionError(f"`split` has to be one of {', '.join(SPLIT_RULES)}.")
@@ -235,6 +242,12 @@ async def _where_it_fits(service: Service, results: Sequence[SolutionScore], wri
 def _classes(score: float) -> list[float] | None:
     """The probabilities of wrong and right, or nothing where the model gave no finite number."""
     return [1.0 - score, score] if math.isfinite(score) else None
+
+
+def _recipe(name: str) -> Reward:
+    if name not in RECIPES:  # the name is not repeated: it may be a text of any length
+        raise OptionError(f"There is no recipe of that name. Choose one of: {', '.join(RECIPES)}.")
+    return RECIPES[name]
 
 
 def _checked(house: House, model: str | None, items: Sequence[object]) -> Service:

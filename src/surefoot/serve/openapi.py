@@ -23,6 +23,7 @@ ERRORS = {
     "415": "The body is not declared as JSON.",
     "422": "The body does not fit its schema, or asks for what there is not.",
     "429": "Too much is waiting. Retry-After says when to come back.",
+    "501": "The service lacks a package that the recipe needs.",
     "503": "The service is stopping, or its engine does not answer.",
     "504": "The time that the request allowed is over.",
 }

@@ -1,7 +1,7 @@
 """What travels over HTTP: the bodies of requests and replies.
 
-The rule: a body that does not fit its schema is refused as a whole, with the place of every mistake; no text of the
-request is repeated in the refusal.
+The rule: a body that does not fit its schema is refused as a whole, with the place of every mistake; nothing of the
+request is repeated in the refusal but the names of fields, cut short.
 """
 
 from __future__ import annotations

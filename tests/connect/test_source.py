@@ -61,8 +61,8 @@ def test_compute_reward(checkpoint: Path, scorer: surefoot.Scorer) -> None:
 
 
 def test_options_reach_a_scorer_that_is_loaded_already(scorer: surefoot.Scorer) -> None:
-    how = {"split": "lines", "closing": False, "system": "Think."}
-    expected = scorer.score(QUESTION, SOLUTION, **how)  # type: ignore[arg-type]
+    how: dict[str, Any] = {"split": "lines", "closing": False, "system": "Think."}
+    expected = scorer.score(QUESTION, SOLUTION, **how)
     found = surefoot.compute_reward(QUESTION, SOLUTION, model=scorer, recipe="min", **how)
     assert found.value == pytest.approx(expected.min, abs=1e-5)
     assert expected.min != pytest.approx(scorer.score(QUESTION, SOLUTION).min, abs=1e-5)

@@ -21,6 +21,20 @@ ABOUT = (
     "only, unless --host says otherwise."
 )
 
+LIMITS = {
+    "max_body_bytes": "bytes of a request's body",
+    "max_items": "items in a request",
+    "max_requests": "requests being answered at a time",
+    "queue_tokens": "tokens that may wait for each model",
+}
+TIMES = {
+    "linger": "seconds that an idle engine waits for company",
+    "slice_seconds": "seconds of work between two looks at who is waiting",
+    "timeout": "seconds that a request may take",
+    "drain_seconds": "seconds that accepted requests get to finish after SIGTERM",
+}
+"""Fields of `Settings`, and what the help says of them."""
+
 
 def add_serve(commands: Any) -> None:
     """Adds `serve` to the commands of the program."""
@@ -40,22 +54,12 @@ def add_serve(commands: Any) -> None:
     parser.add_argument(
         "--api-key", metavar="FILE", help="file that holds the key which callers must send; `env`: SUREFOOT_API_KEY"
     )
-    for name, about in {
-        "max_body_bytes": "bytes of a request's body",
-        "max_items": "items in a request",
-        "max_requests": "requests being answered at a time",
-        "queue_tokens": "tokens that may wait for each model",
-    }.items():
+    for name, about in LIMITS.items():
         value = getattr(defaults, name)
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=_whole, default=value, metavar="N", help=f"{about}, at most ({value:,})"
         )
-    for name, about in {
-        "linger": "seconds that an idle engine waits for company",
-        "slice_seconds": "seconds of work between two looks at who is waiting",
-        "timeout": "seconds that a request may take",
-        "drain_seconds": "seconds that accepted requests get to finish after SIGTERM",
-    }.items():
+    for name, about in TIMES.items():
         value = getattr(defaults, name)
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=_seconds, default=value, metavar="S", help=f"{about} ({value:g})"
@@ -70,10 +74,8 @@ def _run(options: argparse.Namespace) -> int:
         from surefoot.serve.server import Plan, serve
     except ImportError as error:
         raise MissingDependencyError(f'{error}. Install what a service needs: pip install "surefoot[serve]"') from error
-    names = ("max_body_bytes", "max_items", "max_requests", "queue_tokens")
-    times = ("linger", "slice_seconds", "timeout", "drain_seconds")
     settings = Settings(
-        **{name: getattr(options, name) for name in (*names, *times)},
+        **{name: getattr(options, name) for name in (*LIMITS, *TIMES)},
         api_key=None if options.api_key is None else read_key(options.api_key),
     )
     loading = loading_options(options)

@@ -37,7 +37,7 @@ SMALL = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, 
 
 
 @contextmanager
-def service(folder: Path, *options: str) -> Iterator[tuple[str, int]]:
+def service(folder: Path | str, *options: str) -> Iterator[tuple[str, int]]:
     """The address of `surefoot serve`, and its process id."""
     command = [sys.executable, "-m", "surefoot.cli", "serve", "--model", f"bench={folder}", "--port", "0"]
     child = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)

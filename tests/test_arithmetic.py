@@ -26,7 +26,12 @@ TRUE = [
     "60 students x 2/3 = 40 students", "2 hours * 60 = 120 minutes", "He reads 4 + 5 = 9 pages, so", "3 +\n4 = 7",
     "3 + 4\n= 7", "She gets 30 - 15 = 15 more than Tom", "There are 3*4=12 three-legged cats", "<<48/2=24>>24",
     "48/2 = <<48/2=24>>24 clips", ".5 * 4 = 2", "6 feet * 12 inches/foot = 72 inches", "0.1 + 0.2 = 0.3",
-    "2/3 = 0.6667", "1/8 = 0.125", "16 - 3 - 4 = 9", "48 / 2 / 3 = 8", "2 + 3 * 4 = 14", "18/6=3.0",
+    "2/3 = 0.6667", "1/8 = 0.125", "16 - 3 - 4 = 9", "48 / 2 / 3 = 8", "2 + 3 * 4 = 14", "18/6=3.0", "2^3^2 = 512",
+    "2^2^3 = 256", "3²^2 = 81", r"20 = 5 \* 4", "30° + 60° = 90°", r"180^\circ - 60^{\circ} = 120^\circ",
+    "After 6 days it would be -20 + (5 * 6) = 10", "The second multiple of 12 is -12*2 = -24", "1) (3 + 4) * 2 = 14",
+    r"\begin{align*} 12 + 3 &= 15 \end{align*}", "500 g + 200 g = 700 g", "$5 a day * 3 = $15", "out of 2^5 = 32 cases",
+    "reduced by 8 to 48 - 8 = 40", "an average of 60 / 5 = 12", "15 / 2 = 7.5, which is impossible",
+    "3 * 4 = 12 L of milk",
 ]  # fmt: skip
 
 FALSE = [
@@ -34,7 +39,12 @@ FALSE = [
     "12 * 3 = **37**", "10/3 = 3", "10/3 = 3.34", "10/3 = 3.5", "1/3 of 18 = 7", "20% of 50 = 12",
     "She had 5 apples and 3 + 4 = 8", "1) 3 + 4 = 8", "- 3 + 4 = 8", "5 = 6", "2 + 3 * 4 = 20", "1,200 + 300 = 15,000",
     "<<48/2=25>>25", r"3 \times \$4 = \$13", "12 boys + 6 girls = 19 kids", "Total = 3 + 4 = 8.", "2^3 = 6",
-    "192*100=$1920", "10/3 ≈ 7", "100 * 0.75 = 0.75", "16 - 3 - 4 = 8 eggs", "3 apples * $2/apple = $7",
+    "192*100=$1920", "10/3 ≈ 7", "100 * 0.75 = 0.75", "16 - 3 - 4 = 8 eggs", "3 apples * $2/apple = $7", "2^3^2 = 64",
+    "a total of 8 + 6 = 15", "So we get 24.5 = 7/2", "because 25 = 23 * 22", "1) (3 + 4) * 2 = 15", "(a) 3 + 4 = 8",
+    "the average is (3 + 5) / 2 = 5", "45 minutes / 8 students = 6 minutes", "30 minutes + 20 minutes = 60 minutes",
+    r"\begin{aligned}12 + 3 &= 16.\end{aligned}", "100% - 20% = 85%", "they raised $430 + $750 = $1980",
+    "he will send out 700 * 5 = 350", "0.2 * 0.6 = 0.012 or 1.2%", "30° + 60° = 91°",
+    "The equation 41 - 21 = 1 follows",
 ]  # fmt: skip
 
 UNTOLD = [
@@ -46,6 +56,34 @@ UNTOLD = [
     "40% of the file = 0.4 * 200", "100+($100*(10/100) = 110", "32 / 2 = 17 million", "(some words) + 1 = 4",
     "7S = 847",
     "1" * 40 + " + 1 = 2", "9^99 = 1", "2^(1/2) = 1",
+    # half a bracket, or a factor before it
+    r"\frac{x}{4} = 3", r"\frac{x} {4} = 3", "(x)(3) = 12", "(x) (3) = 12", r"\left(x\right)3 = 12", "F'(3) = -4",
+    r"g\left(3\right) = 4 + 1", r"\log_{2}8 = 3", r"\frac{1 + \sqrt{5}}{2} \approx 1.6", r"\frac{d}{dx} 5 = 0",
+    # another clause
+    "x = -2 and y = 5", "a = 10/2 and b = 7", "$A = 18$ or $P = 2 + 3$", "k = 5/3 days and j = 2/3",
+    "y when x = -8 is y = 4 * 2", "p = -4 which gives q = 2 + 6", "x = 0 and y = 0",
+    # variables
+    "1.5 x + 1 = 0", r"\frac{5}{4} x = 6", "2xy + 3 = 7", "1 + 2λx = 0", r"\frac{1}{2} bh = 12", "-200 x-y = 10",
+    "48 = (20/3) y", "16x2 = 4056",
+    # functions and operations
+    "17 mod 5 = 2", "17 mod 5 + 1 = 3", "2 = 17 mod 5", "log 100 = 2", "1 = -4 sin(1)", "The square root of 16 = 4",
+    "the square root of 9 + 16 = 5", "10 choose 3 = 120", "120 = 10 choose 3", "5 = 101 base 2", "5 ± 3 = 8", "∛27 = 3",
+    "average of 10, 20, 30 = 20", "average of 10 + 20 + 30 = 20", "ratio of 3 to 4 = 0.75", "from -1 to 1 = 2/3",
+    "5 out of 10 * 100 = 60", "20% off 50 + 10 = 50", "dividing 36 feet by 2/3 = 54", "1 + 2 + ... + 10 = 55",
+    "1 - 2 + ... -10 = 5", "180° - A - 60 = 50", "24 / 2/3 = 36", r"2\frac{1}{3}(3) = 2", "50 + 10% = 55",
+    # names
+    "Total for week 2 = 10 + 5", "Week 1 + Week 2 = 35 + 35", "on day 1 * 2 = 20", "x : y : 8 = 1 : 6 : 4",
+    # more than one number
+    "7 / 2 = 3 remainder 1", "7 / 2 = 3 R 1", "401/13 = 30 with a remainder of 11",
+    "50 / 3 = 16 each, with 2 left over", "4-6 = 5 with a borrow of 1", "4 / 3 = 1 and 1/3",
+    "90 / 60 = 1 and a half hours", "5 feet 6 inches + 2 inches = 68",
+    "2 hours and 30 minutes + 15 minutes = 165 minutes", "1/3 = 0.(3)", r"1/3 = 0.\overline{3}", "9 / 2 = 4,5",
+    # money, shares, rounding
+    "3 pencils + 1 eraser = 124 cents", "2 apples + 3 pears = $7", "1/2 banana = 1/2 * 3/2 cucumbers",
+    "3/3 - 2/3 = 1/3 of $150", "1/3 = 33%", "(14 - 11)/11 * 100% = 27%",
+    # not claimed
+    "10 = -10, which is not true", "16 = 0, which is impossible", "It becomes 24.5 = 7/2. This is false",
+    "Is 3 + 4 = 8?", "if 5 = 6",
 ]  # fmt: skip
 
 
@@ -155,7 +193,8 @@ def test_no_unicode_breaks_it(text: str) -> None:
 
 HOSTILE = [
     "(", "=", "1=", "1+", "<<", "<<1=", "\\frac{", "1 a ", "\\text{", "9", "1^", "9,999", "-", "a", "\n", "1\n", "1 x ",
-    "²", "1 a b c d e f ", "a'", "a-", "1-a", "\\", "{(", "1/", "$", "1%",
+    "²", "1 a b c d e f ", "a'", "a-", "1-a", "\\", "{(", "1/", "$", "1%", "the ", "1 and ", "1 with ", ".", "1, ",
+    "\\*", "\\begin{a}", "not ", "\\text{of 1}",
 ]  # fmt: skip
 
 

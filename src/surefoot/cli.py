@@ -18,9 +18,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TextIO
 
 import surefoot
-from surefoot.calibration import Calibration
 from surefoot.cli_calibrate import add_calibrate
-from surefoot.cli_eval import add_calibration_options, add_eval
+from surefoot.cli_eval import add_eval
+from surefoot.cli_loading import MODEL, add_calibration_options, add_loading_options, add_model_options, load_model
 from surefoot.cli_models import add_models
 from surefoot.errors import InputError, SurefootError
 from surefoot.serve.command import add_serve
@@ -29,7 +29,7 @@ from surefoot.terminal import paint, show, wants_colour
 from surefoot.train.command import add_train_command
 
 if TYPE_CHECKING:
-    from surefoot import Scorer, SolutionScore
+    from surefoot import SolutionScore
     from surefoot.check import Comparison
 
 DONE, UNSCORED, WRONG_CALL = 0, 1, 2
@@ -69,19 +69,20 @@ def _parser() -> argparse.ArgumentParser:
     score.add_argument("--threshold", type=float, metavar="T", help=THRESHOLD)
     score.add_argument("--json", action="store_true", help="one JSON object a line, in the order of the input")
     add_calibration_options(score)
-    _add_model_options(score)
+    add_model_options(score)
     score.set_defaults(run=_score)
 
     check = commands.add_parser("check", help="load a model and compare it with its published scores")
     check.add_argument(
         "--as", dest="name", metavar="NAME", help="the model's name, where its folder is called otherwise"
     )
-    _add_model_options(check, positional=True)
+    check.add_argument("model", metavar="MODEL", help=MODEL)
+    add_loading_options(check)
     check.set_defaults(run=_check)
 
-    add_eval(commands, _add_model_options, _load)
-    add_calibrate(commands, _add_model_options, _load)
-    add_serve(commands, _add_model_options)
+    add_eval(commands)
+    add_calibrate(commands)
+    add_serve(commands)
     add_train_command(commands)
     add_models(commands)
     return parser
@@ -92,72 +93,6 @@ SCORE = (
     "Scores every step. Give --question and --solution, or a JSONL file whose objects have `question` and either "
     "`steps` (a list) or `solution` (text). Results come in the order of the input."
 )
-
-
-def _add_model_options(
-    parser: argparse.ArgumentParser, *, positional: bool = False, required: bool = True, model: bool = True
-) -> None:
-    about = "folder or hub id of a PRM"
-    if positional:
-        parser.add_argument("model", metavar="MODEL", help=about)
-    elif model:
-        parser.add_argument("--model", required=required, help=about)
-    parser.add_argument("--revision", help="branch, tag or commit on the hub")
-    parser.add_argument("--family", metavar="NAME", help="how the model is asked, where its name does not tell")
-    parser.add_argument(
-        "--family-option",
-        action="append",
-        default=[],
-        type=_option,
-        metavar="NAME=VALUE",
-        help="change an option of it",
-    )
-    parser.add_argument(
-        "--base", metavar="MODEL", help="the model that LoRA weights belong to, if not the one they name"
-    )
-    parser.add_argument("--quantize", choices=("nf4", "int8"), help="linear layers in 4 bits, or in 8 (CPU only)")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
-    parser.add_argument("--attention", default="auto", help="auto, flex, flash_attention_2, sdpa or eager")
-    parser.add_argument("--compile", action="store_true", help="compile the forward pass, for long jobs")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="lower the limit on a prompt's length")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say what is loaded")
-
-
-def _option(text: str) -> tuple[str, Any]:
-    """`name=value`; the value is JSON where it can be read as such, else text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def _load(options: argparse.Namespace) -> Scorer:
-    return surefoot.load(
-        options.model,
-        revision=options.revision,
-        family=options.family,
-        family_options=dict(options.family_option),
-        base=options.base,
-        quantize=options.quantize,
-        dtype=options.dtype,
-        device=options.device,
-        attention=options.attention,
-        compile=True if options.compile else "auto",
-        max_tokens=options.max_tokens,
-        calibration=_calibration(options),
-    )
-
-
-def _calibration(options: argparse.Namespace) -> Calibration | None:
-    # Commands that compare raw scores have no such option.
-    if (path := getattr(options, "calibration", None)) is None:
-        return None
-    found = Calibration.read(path)
-    return found.for_any_model() if options.any_calibration else found
 
 
 @dataclass(frozen=True)
@@ -176,7 +111,7 @@ def _score(options: argparse.Namespace) -> int:
     if not opening:
         raise InputError("The input has no line to score.")
     several = len(opening) > 1
-    scorer = _load(options)
+    scorer = load_model(options)
     waiting: deque[_Line] = deque()
 
     def pairs() -> Iterator[tuple[str, str | list[str]]]:
@@ -261,7 +196,7 @@ def _pair(row: Any) -> tuple[str, str | list[str]]:
 def _check(options: argparse.Namespace) -> int:
     from surefoot.check import check
 
-    scorer = _load(options)
+    scorer = load_model(options)
     report = check(scorer, options.name)
     print(f"{scorer.name}: every expected tensor is there; family {scorer.family.name}, {scorer.max_tokens} tokens.")
     for comparison in report.comparisons:

@@ -11,13 +11,13 @@ import sys
 from typing import Any
 
 from surefoot.calibration import METHODS
-from surefoot.cli_eval import DATA, AddModelOptions, Load, add_shared_options, check_shared_options, measure
+from surefoot.cli_eval import DATA, add_shared_options, check_shared_options, measure
 from surefoot.errors import OptionError
 
 DONE, UNSCORED = 0, 1
 
 
-def add_calibrate(commands: Any, add_model_options: AddModelOptions, load: Load) -> None:
+def add_calibrate(commands: Any) -> None:
     """Adds `calibrate` to the commands of the program."""
     parser = commands.add_parser("calibrate", help="make scores into honest probabilities", description=ABOUT)
     parser.add_argument("--data", required=True, nargs="+", metavar="PLACE", help=f"labelled solutions: {DATA}")
@@ -26,8 +26,7 @@ def add_calibrate(commands: Any, add_model_options: AddModelOptions, load: Load)
     parser.add_argument("--folds", type=int, default=5, metavar="K", help="of the cross-validation over questions (5)")
     parser.add_argument("--out", default="calibration.json", metavar="FILE", help="what to write (calibration.json)")
     add_shared_options(parser)
-    add_model_options(parser, required=False)
-    parser.set_defaults(run=_run, load=load)
+    parser.set_defaults(run=_run)
 
 
 ABOUT = (

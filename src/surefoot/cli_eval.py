@@ -13,19 +13,16 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from surefoot.cli_loading import MODEL, add_calibration_options, add_loading_options, load_model
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from surefoot import Scorer
     from surefoot.score_cache import ScoreCache
 
 DONE, UNSCORED = 0, 1
 
-AddModelOptions = Callable[..., None]
-Load = Callable[[argparse.Namespace], "Scorer"]
 
-
-def add_eval(commands: Any, add_model_options: AddModelOptions, load: Load) -> None:
+def add_eval(commands: Any) -> None:
     """Adds `eval` and its benchmarks to the commands of the program."""
     parser = commands.add_parser("eval", help="measure a model", description=ABOUT)
     benchmarks = parser.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
@@ -35,12 +32,12 @@ def add_eval(commands: Any, add_model_options: AddModelOptions, load: Load) -> N
     process.add_argument("--split", action="append", metavar="NAME", help="only this split; may be repeated")
     process.add_argument("--threshold", type=float, metavar="T", help="a step is right above it (0.5)")
     process.add_argument("--tune-on", metavar="SPLIT", help="use the threshold with the highest F1 on this split")
-    process.set_defaults(run=_run, load=load, measure=_processbench)
+    process.set_defaults(run=_run, measure=_processbench)
 
     steps = benchmarks.add_parser("prmbench", help="are wrong steps told from right ones?")
     steps.add_argument("--data", default="hitsmy/PRMBench_Preview", metavar="PLACE", help=DATA)
     steps.add_argument("--threshold", type=float, metavar="T", help="a step is right above it (0.5)")
-    steps.set_defaults(run=_run, load=load, measure=_prmbench)
+    steps.set_defaults(run=_run, measure=_prmbench)
 
     best = benchmarks.add_parser("best-of-n", help="is the solution right that the model picks?")
     best.add_argument("--data", required=True, metavar="PLACE", help=DATA)
@@ -49,25 +46,18 @@ def add_eval(commands: Any, add_model_options: AddModelOptions, load: Load) -> N
         "--correct-by", choices=("answer", "label"), default="answer", help="compare answers, or believe is_correct"
     )
     best.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to compare two answers (3)")
-    best.set_defaults(run=_run, load=load, measure=_best_of_n)
+    best.set_defaults(run=_run, measure=_best_of_n)
 
     for benchmark in (process, steps, best):
         benchmark.add_argument("--report", metavar="FILE", help="write an HTML page with everything, solutions too")
         add_calibration_options(benchmark)
         add_shared_options(benchmark)
-        add_model_options(benchmark, required=False)
-
-
-def add_calibration_options(parser: argparse.ArgumentParser) -> None:
-    """Which calibration the scores get."""
-    parser.add_argument("--calibration", metavar="FILE", help="made by `surefoot calibrate`, applied to every score")
-    parser.add_argument(
-        "--any-calibration", action="store_true", help="also one that was fitted on another model; for experiments"
-    )
 
 
 def add_shared_options(parser: argparse.ArgumentParser) -> None:
     """What every command that measures a model can be told."""
+    parser.add_argument("--model", help=MODEL)
+    add_loading_options(parser)
     parser.add_argument("--scores", metavar="FIELD", help="no model: step scores from this field of the data")
     parser.add_argument(
         "--as", dest="name", metavar="NAME", help="the model's name, where its folder is called otherwise"
@@ -120,6 +110,8 @@ def _run(options: argparse.Namespace) -> int:
 def _processbench(options: argparse.Namespace) -> tuple[Any, bool]:
     from surefoot.evaluate import processbench, read_processbench
 
+    if options.threshold is not None and options.tune_on is not None:
+        raise OptionError("Give --threshold, or --tune-on to find one, not both.")
     rows = read_processbench(options.data, splits=options.split, scores=options.scores)
     if options.tune_on is not None and options.tune_on not in {row.split for row in rows}:
         raise InputError(f"--tune-on {options.tune_on}: no such split is read.")
@@ -147,7 +139,7 @@ def measure(options: argparse.Namespace, benchmark: Callable[..., Any], rows: li
     """Loads the model, opens the score cache, and calls a function of `surefoot.evaluate` with both."""
     if not rows:
         raise InputError(f"{options.data} holds no row.")
-    scorer = None if options.model is None else options.load(options)
+    scorer = None if options.model is None else load_model(options)
     with _cache(options) as cache:
         return benchmark(
             scorer,

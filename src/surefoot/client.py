@@ -16,10 +16,10 @@ from typing import Any
 from surefoot.errors import InputError, OptionError, ServiceError
 from surefoot.pair import Item, read_pair, require_unicode
 from surefoot.result import SolutionScore
+from surefoot.serve.settings import KEY_VARIABLE
 from surefoot.split import SPLIT_RULES
 from surefoot.transport import AsyncTransport, TooLargeError, Transport
 
-KEY_VARIABLE = "SUREFOOT_API_KEY"
 PART_BYTES = 1 << 20
 """Text of one request, at most, unless a single item has more."""
 
@@ -49,12 +49,25 @@ class _Shared:
         """The model's name if one was chosen, else the address."""
         return self.model or self.url
 
-    def _bodies(self, items: Iterable[Item], **how: Any) -> list[Row]:
+    def _bodies(self, rows: list[Row], how: Row) -> list[Row]:
         if how["split"] not in SPLIT_RULES:
             raise OptionError(f"split is {how['split']!r}; choose one of {', '.join(SPLIT_RULES)}.")
         options = {name: value for name, value in {**how, "model": self.model}.items() if value is not None}
-        rows = [_row(item, number) for number, item in enumerate(items)]
         return [{**options, "items": part} for part in _parts(rows, self._items)]
+
+    def _windows(self, items: Iterable[Item], window: int) -> Iterator[list[Row | SolutionScore]]:
+        """So many items at a time; in the place of one that is malformed its unscored result, as in a `Scorer`."""
+        if window < 1:
+            raise OptionError(f"window={window} holds nothing. Give a number above 0.")
+        waiting = enumerate(items)
+        parts = iter(lambda: list(islice(waiting, window)), [])
+        return ([self._read(item, number) for number, item in part] for part in parts)
+
+    def _read(self, item: Item, number: int) -> Row | SolutionScore:
+        try:
+            return _row(item, number)
+        except InputError as error:
+            return SolutionScore((), self.name, reason=str(error))
 
 
 class Client(_Shared):
@@ -96,11 +109,7 @@ class Client(_Shared):
         self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
     ) -> list[SolutionScore]:
         """See `Scorer.score_many`. A malformed item is an error before anything is sent."""
-        bodies = self._bodies(items, split=split, closing=closing, system=system)
-        if len(bodies) <= 1:
-            return [result for body in bodies for result in self._score(body)]
-        with ThreadPoolExecutor(min(self._connections, len(bodies))) as threads:
-            return [result for part in threads.map(self._score, bodies) for result in part]
+        return self._score_rows(_rows(items), {"split": split, "closing": closing, "system": system})
 
     def score_stream(
         self,
@@ -111,12 +120,15 @@ class Client(_Shared):
         system: str | None = None,
         window: int = 1024,
     ) -> Iterator[SolutionScore]:
-        """Scores any number of pairs, a window of them at a time, and yields the results in their order."""
-        if window < 1:
-            raise OptionError(f"window={window} holds nothing. Give a number above 0.")
-        waiting = iter(items)
-        while some := list(islice(waiting, window)):
-            yield from self.score_many(some, split=split, closing=closing, system=system)
+        """See `Scorer.score_stream`: a malformed item is an unscored result and does not end the stream."""
+        windows = self._windows(items, window)
+        how = {"split": split, "closing": closing, "system": system}
+
+        def stream() -> Iterator[SolutionScore]:
+            for some in windows:
+                yield from _merged(some, self._score_rows(_good(some), how))
+
+        return stream()
 
     def models(self) -> list[Row]:
         """What the service serves: names, families, limits, fingerprints."""
@@ -131,6 +143,13 @@ class Client(_Shared):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _score_rows(self, rows: list[Row], how: Row) -> list[SolutionScore]:
+        bodies = self._bodies(rows, how)
+        if len(bodies) <= 1:
+            return [result for body in bodies for result in self._score(body)]
+        with ThreadPoolExecutor(min(self._connections, len(bodies))) as threads:
+            return [result for part in threads.map(self._score, bodies) for result in part]
 
     def _score(self, body: Row) -> list[SolutionScore]:
         try:
@@ -173,11 +192,9 @@ class AsyncClient(_Shared):
         self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
     ) -> list[SolutionScore]:
         """See `Scorer.score_many`."""
-        bodies = self._bodies(items, split=split, closing=closing, system=system)
-        parts = await asyncio.gather(*map(self._score, bodies))
-        return [result for part in parts for result in part]
+        return await self._score_rows(_rows(items), {"split": split, "closing": closing, "system": system})
 
-    async def score_stream(
+    def score_stream(
         self,
         items: Iterable[Item],
         *,
@@ -186,13 +203,16 @@ class AsyncClient(_Shared):
         system: str | None = None,
         window: int = 1024,
     ) -> AsyncIterator[SolutionScore]:
-        """Scores any number of pairs, a window of them at a time, and yields the results in their order."""
-        if window < 1:
-            raise OptionError(f"window={window} holds nothing. Give a number above 0.")
-        waiting = iter(items)
-        while some := list(islice(waiting, window)):
-            for result in await self.score_many(some, split=split, closing=closing, system=system):
-                yield result
+        """See `Client.score_stream`."""
+        windows = self._windows(items, window)
+        how = {"split": split, "closing": closing, "system": system}
+
+        async def stream() -> AsyncIterator[SolutionScore]:
+            for some in windows:
+                for result in _merged(some, await self._score_rows(_good(some), how)):
+                    yield result
+
+        return stream()
 
     async def models(self) -> list[Row]:
         """What the service serves: names, families, limits, fingerprints."""
@@ -208,11 +228,29 @@ class AsyncClient(_Shared):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def _score_rows(self, rows: list[Row], how: Row) -> list[SolutionScore]:
+        parts = await asyncio.gather(*map(self._score, self._bodies(rows, how)))
+        return [result for part in parts for result in part]
+
     async def _score(self, body: Row) -> list[SolutionScore]:
         try:
             return _results(await self._transport.ask("POST", "/v1/score", body), len(body["items"]))
         except TooLargeError as error:
             return [result for half in _halves(body, error) for result in await self._score(half)]
+
+
+def _good(read: list[Row | SolutionScore]) -> list[Row]:
+    return [row for row in read if isinstance(row, dict)]
+
+
+def _merged(read: list[Row | SolutionScore], scored: list[SolutionScore]) -> Iterator[SolutionScore]:
+    """The results of what was sent, each in its place."""
+    results = iter(scored)
+    return (row if isinstance(row, SolutionScore) else next(results) for row in read)
+
+
+def _rows(items: Iterable[Item]) -> list[Row]:
+    return [_row(item, number) for number, item in enumerate(items)]
 
 
 def _row(item: Item, number: int) -> Row:

@@ -42,5 +42,9 @@ class ServiceError(SurefootError):
     """A scoring service that cannot be reached, refused the work, or gave an answer that cannot be read."""
 
 
+class UnreachableError(ServiceError):
+    """A service that did not answer, or put everybody off, until there was no patience left."""
+
+
 class UnscoredError(SurefootError):
     """A sample without a reward, in a trainer that has no way to pass over it."""

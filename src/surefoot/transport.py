@@ -12,7 +12,7 @@ import random
 import time
 from typing import Any
 
-from surefoot.errors import MissingDependencyError, ServiceError
+from surefoot.errors import MissingDependencyError, ServiceError, UnreachableError
 
 try:
     import httpx
@@ -37,14 +37,15 @@ class Patience:
         self._until = time.monotonic() + seconds
         self._pause = FIRST_PAUSE
 
-    def pause(self, problem: ServiceError, at_least: float = 0.0) -> float:
+    def pause(self, problem: UnreachableError, at_least: float = 0.0) -> float:
         """Seconds to wait now; raises the problem when there is no time left."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise problem
         # Spread, so that callers who were refused together do not come back together.
         wait = max(at_least, self._pause * random.uniform(0.5, 1.0))
-        if time.monotonic() + wait > self._until:
-            raise problem
         self._pause = min(LONGEST_PAUSE, 2 * self._pause)
-        return wait
+        return min(wait, left)  # who is told to wait for longer than that tries once more at the end
 
 
 class Transport:
@@ -117,16 +118,16 @@ def _encoded(body: Any) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _judge(reply: httpx.Response) -> tuple[float, ServiceError | None]:
+def _judge(reply: httpx.Response) -> tuple[float, UnreachableError | None]:
     """Seconds to wait and the problem, if it may pass; nothing if the reply is a success. Otherwise it raises."""
     if reply.status_code == 200:
         return 0.0, None
     message = f"The service answered {reply.status_code}: {_message(reply)}"
     if reply.status_code in AGAIN:
         try:
-            return float(reply.headers.get("retry-after", 0.0)), ServiceError(message)
+            return float(reply.headers.get("retry-after", 0.0)), UnreachableError(message)
         except ValueError:
-            return 0.0, ServiceError(message)
+            return 0.0, UnreachableError(message)
     raise (TooLargeError if reply.status_code == 413 else ServiceError)(message)
 
 
@@ -144,5 +145,5 @@ def _data(reply: httpx.Response) -> Any:
         raise ServiceError("The service's answer is not JSON. Is the address that of a Surefoot service?") from error
 
 
-def _unreachable(url: httpx.URL, error: Exception) -> ServiceError:
-    return ServiceError(f"The service at {url} did not answer ({type(error).__name__}). Is it running?")
+def _unreachable(url: httpx.URL, error: Exception) -> UnreachableError:
+    return UnreachableError(f"The service at {url} did not answer ({type(error).__name__}). Is it running?")

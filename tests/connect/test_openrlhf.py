@@ -7,6 +7,7 @@ import importlib.util
 import json
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -54,6 +55,30 @@ def test_question_and_response_are_found(scorer: surefoot.Scorer, lowest: float,
     assert reply["scores"] == [1.0]
     assert reply["extra_logs"] == {"scored": 1.0, "steps": 3.0, "outcome": 1.0, "min": pytest.approx(lowest, abs=1e-5)}
     assert json.loads(json.dumps(reply, allow_nan=False)) == reply
+
+
+@pytest.mark.parametrize(
+    ("prompt", "question"),
+    [
+        ("[INST] One? [/INST] Yes. [INST] Two? [/INST]", "Two?"),
+        ("[INST] One? [/INST] Yes. [INST] Two?", "One?"),
+        ("[INST] One? [/INST] and [/INST]", "One?"),
+        ("[/INST] One? [INST]", "[/INST] One? [INST]"),
+        ("[INST] One? [INST] Two? [/INST]", "Two?"),
+        ("<|im_start|>user\n[INST] One? [/INST]<|im_end|>", "[INST] One? [/INST]"),
+    ],
+)
+def test_the_last_turn_that_ends_is_the_question(prompt: str, question: str) -> None:
+    assert OpenRLHFReward("never loaded")._question(prompt) == question
+
+
+def test_no_text_takes_longer_than_its_length() -> None:
+    reward = OpenRLHFReward("never loaded")
+    started = time.process_time()
+    for hostile in ("[INST]" * 20_000, "<|im_start|>user\n" * 20_000, "[/INST]" * 20_000):
+        assert reward._question(hostile) == hostile
+    assert reward._response("Q" + "<pad> " * 100_000, "Q") == ""
+    assert time.process_time() - started < 3
 
 
 def test_the_question_of_a_template_of_ones_own(scorer: surefoot.Scorer, lowest: float) -> None:

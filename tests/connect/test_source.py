@@ -17,7 +17,7 @@ import surefoot
 from surefoot.connect import source as source_module
 from surefoot.connect.gather import Gather
 from surefoot.connect.source import Source, find_scorer
-from surefoot.errors import InputError, LoadError
+from surefoot.errors import InputError, LoadError, OptionError
 from surefoot.result import SolutionScore
 
 QUESTION = "What is 2 + 3 * 4?"
@@ -58,6 +58,21 @@ def test_compute_reward(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     assert result.value == pytest.approx(again.value, abs=1e-5)
     assert result.terms["outcome"] == 1.0
     assert surefoot.compute_reward(QUESTION, SOLUTION, model=scorer, recipe="outcome+process").value is None
+
+
+def test_options_reach_a_scorer_that_is_loaded_already(scorer: surefoot.Scorer) -> None:
+    how: dict[str, Any] = {"split": "lines", "closing": False, "system": "Think."}
+    expected = scorer.score(QUESTION, SOLUTION, **how)
+    found = surefoot.compute_reward(QUESTION, SOLUTION, model=scorer, recipe="min", **how)
+    assert found.value == pytest.approx(expected.min, abs=1e-5)
+    assert expected.min != pytest.approx(scorer.score(QUESTION, SOLUTION).min, abs=1e-5)
+
+
+def test_what_a_scorer_that_is_loaded_cannot_do_is_refused(scorer: surefoot.Scorer) -> None:
+    with pytest.raises(OptionError, match="loaded already, so max_tokens, spilt would do nothing"):
+        surefoot.compute_reward(QUESTION, SOLUTION, model=scorer, max_tokens=100, spilt="lines")
+    with pytest.raises(OptionError, match="so dtype would do nothing"):
+        Source(scorer, load={"dtype": "bfloat16"})
 
 
 def test_a_malformed_sample_costs_the_others_nothing(scorer: surefoot.Scorer) -> None:

@@ -94,6 +94,13 @@ def test_what_has_no_reward_stops_the_training_unless_its_owner_decides(model: C
     assert set(decided) == KEYS, "verl makes an array of every key, so that all samples need them all"
 
 
+def test_options_reach_the_scorer(model: Counting, scorer: surefoot.Scorer) -> None:
+    found = compute_score(**asked(SOLUTION) | {"recipe": "min"}, closing=False, system="Think.")
+    expected = scorer.score(QUESTION, SOLUTION, closing=False, system="Think.")
+    assert found["score"] == pytest.approx(expected.min, abs=1e-5)
+    assert found["steps"] == len(expected.steps) == 2
+
+
 def test_mistakes_are_named(model: Counting) -> None:
     with pytest.raises(InputError, match="no 'question'.*It has: split"):
         compute_score(**asked(SOLUTION) | {"extra_info": {"split": "train"}})

@@ -360,6 +360,11 @@ def test_small_and_odd_results_have_a_page() -> None:
         evaluate.prmbench(None, [row | {"classification": "circular", "error_steps": [], "scores": [None]}])
     )
     assert "PRMBench" in text
+    margins = [row | {"scores": [2 * score - 1 for score in row["scores"]]} for row in rollout_rows()]
+    result = evaluate.best_of_n(None, margins, draws=50)
+    assert "The scores are no probabilities" in " ".join(result.notes)
+    assert not result.weighted
+    assert "Votes are weighted" not in evaluate.report_html(result)
     with pytest.raises(InputError, match="has no report"):
         evaluate.report_html("x")  # type: ignore[arg-type]
 

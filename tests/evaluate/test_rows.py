@@ -114,7 +114,7 @@ def test_broken_files(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def read_processbench_raw(file: Path) -> list[Any]:
-    from surefoot.evaluate.files import read_records
+    from surefoot.records import read_records
 
     return list(read_records(file))
 

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 import surefoot
-from surefoot.errors import ServiceError
+from surefoot.errors import ServiceError, UnreachableError
 from surefoot.prompt import Prompt
 from surefoot.scorer import Job
 from surefoot.serve.batcher import Batcher, ClosedError, QueueFullError, Slice, TooLargeError
@@ -31,7 +31,9 @@ class Engine:
         if any(prompt.ids[-1] == 666 for prompt in prompts):
             raise RuntimeError("this prompt breaks the engine")
         if any(prompt.ids[-1] == 503 for prompt in prompts):
-            raise ServiceError("the other machine is gone")
+            raise UnreachableError("the other machine is gone")
+        if any(prompt.ids[-1] == 400 for prompt in prompts):
+            raise ServiceError("the other machine does not take this prompt")
         return [[float(prompt.ids[-1])] for prompt in prompts]
 
 
@@ -142,7 +144,8 @@ def test_a_full_queue_says_when_to_come_back(engine: Engine) -> None:
     waiting = batcher.submit([prompt(1, tokens=80)])
     with pytest.raises(QueueFullError) as refused:
         batcher.submit([prompt(2, tokens=80)])
-    assert refused.value.retry_after > 0
+    # 10 tokens are computed and 80 wait: this one fits when 70 of them are done, not when all are.
+    assert refused.value.retry_after == pytest.approx(70 / batcher.rate)
     with pytest.raises(TooLargeError, match="has 101 tokens"):
         batcher.submit([prompt(2, tokens=101)])
     engine.go.set()
@@ -195,8 +198,19 @@ def test_an_engine_that_is_elsewhere_and_gone_is_asked_once(engine: Engine) -> N
     batcher = Batcher(engine, linger=0.1)
     engine.go.set()
     rows = batcher.submit([prompt(1), prompt(503)]).future.result(20)
-    assert all(isinstance(row, ServiceError) for row in rows)
+    assert all(isinstance(row, UnreachableError) for row in rows)
     assert len(engine.slices) == 1
+    batcher.close()
+
+
+def test_what_an_engine_elsewhere_refuses_spoils_nothing_else(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0.1)
+    engine.go.set()
+    tickets = [batcher.submit([prompt(1), prompt(400)]), batcher.submit([prompt(2)])]
+    good, bad = tickets[0].future.result(20)
+    assert good == [1.0]
+    assert isinstance(bad, ServiceError)
+    assert tickets[1].future.result(20) == [[2.0]]
     batcher.close()
 
 

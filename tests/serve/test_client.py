@@ -7,15 +7,17 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 import surefoot
 import surefoot.connect.vllm
 from serving import QUESTION, SOLUTION, served
-from surefoot.errors import InputError, OptionError, ServiceError
+from surefoot.errors import InputError, OptionError, ServiceError, UnreachableError
 from surefoot.result import SolutionScore
 from surefoot.serve import Settings
 
@@ -79,6 +81,26 @@ def test_the_same_verbs_for_coroutines(url: str, scorer: surefoot.Scorer) -> Non
     same([one], [scorer.score(*items[0], split="lines")])
 
 
+def test_a_malformed_item_does_not_end_a_stream(url: str, scorer: surefoot.Scorer) -> None:
+    items: list[Any] = solutions(7)
+    items[2], items[5] = (3, "x"), "text"
+    expected = list(scorer.score_stream(items))
+
+    async def ask() -> list[SolutionScore]:
+        async with surefoot.AsyncClient(url, model=scorer.name) as client:
+            return [result async for result in client.score_stream(items, window=4)]
+
+    with surefoot.connect(url, model=scorer.name) as client:
+        for found in (list(client.score_stream(items, window=4)), asyncio.run(ask())):
+            same(found, expected)
+            assert found[5].reason == "Item 5 is not a pair of question and solution but str."
+        # An option is refused where it is given, not where the first result is asked for.
+        with pytest.raises(OptionError, match="window=0"):
+            client.score_stream(items, window=0)
+    with pytest.raises(OptionError, match="window=0"):
+        surefoot.AsyncClient(url).score_stream(items, window=0)
+
+
 def test_adapters_take_the_address_of_a_service(url: str, scorer: surefoot.Scorer) -> None:
     found = surefoot.compute_reward(QUESTION, SOLUTION, "14", model=url, recipe="outcome+process")
     expected = surefoot.compute_reward(QUESTION, SOLUTION, "14", model=scorer, recipe="outcome+process")
@@ -118,21 +140,21 @@ def test_wrong_options(url: str) -> None:
 
 
 def test_nobody_there_is_an_error_and_no_number() -> None:
-    with pytest.raises(ServiceError, match="did not answer"):
+    with pytest.raises(UnreachableError, match="did not answer"):
         surefoot.connect("http://127.0.0.1:9", patience=0.3).score(QUESTION, SOLUTION)
 
     async def ask() -> None:
         async with surefoot.AsyncClient("http://127.0.0.1:9", patience=0.3) as client:
             await client.score(QUESTION, SOLUTION)
 
-    with pytest.raises(ServiceError, match="did not answer"):
+    with pytest.raises(UnreachableError, match="did not answer"):
         asyncio.run(ask())
 
 
 class Replies(ThreadingHTTPServer):
     """A server that gives prepared replies, one after the other; the last one again and again."""
 
-    def __init__(self, *replies: tuple[int, str]) -> None:
+    def __init__(self, *replies: tuple[int, str], retry_after: str = "0") -> None:
         self.asked = 0
 
         class Handler(BaseHTTPRequestHandler):
@@ -145,7 +167,7 @@ class Replies(ThreadingHTTPServer):
                     return
                 handler.send_response(code)
                 if code == 429:
-                    handler.send_header("Retry-After", "0")
+                    handler.send_header("Retry-After", retry_after)
                 handler.send_header("Content-Length", str(len(body.encode())))
                 handler.end_headers()
                 handler.wfile.write(body.encode())
@@ -170,6 +192,17 @@ def test_what_may_pass_is_tried_again(scorer: surefoot.Scorer) -> None:
         server.shutdown()
 
 
+def test_a_long_retry_after_does_not_end_patience(scorer: surefoot.Scorer) -> None:
+    expected = scorer.score(QUESTION, SOLUTION)
+    good = json.dumps({"results": [expected.to_dict()]})
+    with Replies((429, "{}"), (200, good), retry_after="60") as server:
+        started = time.monotonic()
+        assert surefoot.connect(server.url, patience=1.0).score(QUESTION, SOLUTION) == expected
+        assert server.asked == 2
+        assert 0.9 < time.monotonic() - started < 30
+        server.shutdown()
+
+
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
@@ -185,15 +218,16 @@ def test_what_may_pass_is_tried_again(scorer: surefoot.Scorer) -> None:
 )
 def test_what_is_no_answer_is_an_error_at_once(reply: tuple[int, str], message: str) -> None:
     with Replies(reply) as server:
-        with pytest.raises(ServiceError, match=message):
+        with pytest.raises(ServiceError, match=message) as raised:
             surefoot.connect(server.url).score(QUESTION, SOLUTION)
+        assert not isinstance(raised.value, UnreachableError)
         assert server.asked == 1
         server.shutdown()
 
 
 def test_patience_ends() -> None:
     with Replies((503, '{"error": {"message": "busy"}}')) as server:
-        with pytest.raises(ServiceError, match="503: busy"):
+        with pytest.raises(UnreachableError, match="503: busy"):
             surefoot.connect(server.url, patience=0.5).score(QUESTION, SOLUTION)
         assert server.asked > 1
         server.shutdown()

@@ -17,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import surefoot
 from serving import QUESTION, SOLUTION, served
+from small import LINEAR, write
+from surefoot import answer_worker
 from surefoot.family.qwen import MARKER
 from surefoot.serve import Settings
 from surefoot.serve.house import House
@@ -54,6 +56,19 @@ def test_scores_are_those_of_the_scorer(http: httpx.Client, scorer: surefoot.Sco
         assert one.step_scores == pytest.approx(other.step_scores, abs=1e-5)
         assert [step.text for step in one.steps] == [step.text for step in other.steps]
         assert without_time(one.to_dict(0.9)) == without_time(row)
+
+
+def test_without_a_threshold_the_scale_of_the_model_has_its_own(tmp_path: Path) -> None:
+    folder = write(tmp_path / "PURE-PRM-7B", "qwen2", "Qwen2ForTokenClassification", LINEAR, lm_head=False, quiet=[198])
+    margins = surefoot.load(folder)
+    expected = margins.score(QUESTION, SOLUTION)
+    assert (expected.first_error(), expected.first_error(0.5)) == (-1, 0)
+    with served([margins]) as (url, _):
+        for given in ({}, {"threshold": None}, {"threshold": -0.2}, {"threshold": 0.5}):
+            (row,) = httpx.post(f"{url}/v1/score", json={"items": [ITEM], **given}, timeout=30).json()["results"]
+            threshold = given.get("threshold")
+            assert row["first_error"] == expected.first_error(threshold)
+            assert row["correct_prefix"] == expected.correct_prefix(threshold)
 
 
 def test_options_reach_the_scorer(http: httpx.Client, scorer: surefoot.Scorer) -> None:
@@ -94,7 +109,8 @@ def test_marker_text_stays_text(http: httpx.Client) -> None:
         ({"items": [{"question": "q", "solution": None}]}, 422, "items.0.solution"),
         ({"items": [ITEM], "spilt": "lines"}, 422, "spilt: Extra inputs"),
         ({"items": [ITEM], "split": "words"}, 422, "split: Input should be 'auto'"),
-        ({"items": [ITEM], "threshold": 2}, 422, "threshold"),
+        ({"items": [ITEM], "threshold": "0.5"}, 422, "threshold"),
+        ('{"items": [], "threshold": 1e999}', 422, "threshold: Input should be a finite number"),
         ({"items": [ITEM], "timeout": 0}, 422, "timeout"),
         ({"items": [ITEM], "model": "other"}, 422, "There is no model of that name"),
         ({"items": [ITEM] * 51}, 413, "Send at most 50 at a time"),
@@ -136,9 +152,57 @@ def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
         assert row["value"] == pytest.approx(recipe(score, gold).value, abs=1e-5)
     assert rewards[2]["value"] is None
     assert "no gold answer" in rewards[2]["reason"]
-    reply = http.post("/v1/reward", json={"items": items, "recipe": "none such"})
-    assert reply.status_code == 422
-    assert "outcome+process" in reply.json()["error"]["message"]
+    for reply in (
+        http.post("/v1/reward", json={"items": items, "recipe": "none such" * 100}),
+        http.post("/get_reward", json={"query": [], "prompts": []}, params={"recipe": "none such" * 100}),
+    ):
+        assert reply.status_code == 422
+        assert "outcome+process" in reply.json()["error"]["message"]
+        assert "none such" not in reply.text
+
+
+def test_a_service_that_cannot_compare_answers_says_so(
+    http: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "math_verify.py").write_text("raise ImportError('No module named math_verify')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(answer_worker, "_pool", answer_worker._Pool())
+    item = {"question": QUESTION, "solution": "Step 1: So it is.\nFinal Answer: x + 1", "gold": "1 + x"}
+    sample = {"query": [QUESTION + item["solution"]], "prompts": [QUESTION], "labels": ["1 + x"]}
+    for reply in (
+        http.post("/v1/reward", json={"items": [item], "recipe": "outcome"}),
+        http.post("/get_reward?recipe=outcome", json=sample),
+    ):
+        assert reply.status_code == 501
+        assert reply.json()["error"]["type"] == "missing_dependency"
+        assert "surefoot[answers]" in reply.json()["error"]["message"]
+
+
+def test_comparing_answers_holds_up_nobody_who_wants_scores(
+    service: tuple[str, House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, go = service[0], threading.Event()
+    compared: list[str] = []
+
+    def slow(gold: str, answer: str, *, timeout: float) -> bool:
+        compared.append(answer)
+        return go.wait(60)
+
+    monkeypatch.setattr("surefoot.reward.same_answer", slow)
+    body = {"items": [{**ITEM, "gold": "14"}], "recipe": "outcome"}
+    callers = [
+        threading.Thread(target=httpx.post, args=(f"{url}/v1/reward",), kwargs={"json": body, "timeout": 60})
+        for _ in range(3)
+    ]
+    try:
+        for caller in callers:
+            caller.start()
+        wait_until(lambda: len(compared) >= 2)
+        assert httpx.post(f"{url}/v1/score", json={"items": [ITEM]}, timeout=20).status_code == 200
+    finally:
+        go.set()
+        for caller in callers:
+            caller.join()
 
 
 def test_openrlhf_gets_its_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
@@ -157,6 +221,13 @@ def test_openrlhf_gets_its_rewards(http: httpx.Client, scorer: surefoot.Scorer) 
     for wrong in ("?recipe=none", "?missing=x", "?split=words", "?spilt=lines", "?model=other"):
         assert http.post(f"/get_reward{wrong}", json=body).status_code == 422
     assert http.post("/get_reward", json={**body, "labels": []}).status_code == 422
+
+
+def test_labels_that_are_numbers_stay_what_they_are(http: httpx.Client) -> None:
+    large = 12345678901234567891
+    answers = [f"Step 1: It is that.\nFinal Answer: {number}" for number in (large, large + 1, "0.25")]
+    body = {"query": [QUESTION + text for text in answers], "prompts": [QUESTION] * 3, "labels": [large, large, 0.25]}
+    assert http.post("/get_reward?recipe=outcome", json=body).json()["rewards"] == [1.0, 0.0, 1.0]
 
 
 def test_who_leaves_get_reward_frees_the_place(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
@@ -284,6 +355,19 @@ def test_a_caller_that_leaves_in_the_middle_of_a_body(
     wait_until(lambda: sum(house.metrics.left.values.values()) == before + 1)
     wait_until(lambda: house.inside == 0)
     assert "failed" not in caplog.text
+
+
+def test_a_body_that_never_ends_frees_its_place(scorer: surefoot.Scorer) -> None:
+    with (
+        served([scorer], Settings(timeout=0.5)) as (url, house),
+        socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=20) as caller,
+    ):
+        caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        caller.sendall(b'Content-Length: 1000\r\n\r\n{"items": [')
+        reply = b"".join(iter(lambda: caller.recv(4096), b""))
+        assert reply.startswith(b"HTTP/1.1 408")
+        assert b"connection: close" in reply
+        assert house.inside == 0
 
 
 def test_a_full_queue_is_429_with_retry_after(service: tuple[str, House], scorer: surefoot.Scorer) -> None:

@@ -17,6 +17,7 @@ import pytest
 import surefoot
 from browser import browser_page  # noqa: F401  (a fixture)
 from serving import QUESTION, SOLUTION, served
+from small import LINEAR, write
 from surefoot.serve import Settings
 
 if TYPE_CHECKING:
@@ -64,6 +65,39 @@ def test_the_steps_and_their_scores(page: Page, scorer: surefoot.Scorer) -> None
     assert "first error at step 1" in page.locator("#said").inner_text()
     page.locator("#threshold").fill("0")
     assert page.locator(".verdict").inner_text() == "✓ no error found"
+
+
+def test_every_scale_has_its_own_threshold_and_curve(
+    scorer: surefoot.Scorer,
+    browser_page: Page,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path / "PURE-PRM-7B", "qwen2", "Qwen2ForTokenClassification", LINEAR, lm_head=False, quiet=[198])
+    other, reference = (write(tmp_path / name, "qwen2", "Qwen2ForCausalLM", seed=s) for s, name in enumerate("ab"))
+    options = {"reference": str(reference), "coefficient": 1.0}
+    margins, ratios = surefoot.load(folder), surefoot.load(other, family="implicit", family_options=options)
+    limits = []
+    with served([scorer, margins, ratios]) as (url, _):
+        browser_page.goto(url)
+        browser_page.wait_for_selector(".state.ready")
+        for model in (scorer, margins, ratios, scorer):
+            browser_page.locator("#model").select_option(model.name)
+            score(browser_page, QUESTION, SOLUTION)
+            browser_page.wait_for_selector(f".meta:has-text('{model.name}')")
+            expected = model.score(QUESTION, SOLUTION)
+            field = browser_page.locator("#threshold")
+            assert float(field.input_value()) == expected.natural_threshold
+            limits.append([float(field.get_attribute(name) or "nan") for name in ("min", "max")])
+            verdict = browser_page.locator(".verdict").inner_text()
+            assert ("no error found" in verdict) == (expected.first_error() == -1)
+            # No two scores are drawn at one height because they lie beyond the end of the curve.
+            heights = [dot.get_attribute("cy") for dot in browser_page.locator("svg.curve circle").all()]
+            assert len(set(heights)) == len(set(expected.step_scores))
+    far = max(abs(value or 0) for value in ratios.score(QUESTION, SOLUTION).step_scores)
+    assert far > 1
+    assert limits[:2] == [[0, 1], [-1, 1]]
+    assert limits[2] == pytest.approx([-far, far], rel=1e-4)
+    assert limits[3] == [0, 1]
 
 
 def test_two_solutions_side_by_side(page: Page, scorer: surefoot.Scorer) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import signal
+import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -65,6 +70,52 @@ def test_sigterm_loses_nothing_that_was_accepted(checkpoint: Path, scorer: suref
     assert all(isinstance(reply, httpx.TransportError) for reply in replies if not isinstance(reply, httpx.Response))
 
 
+@contextmanager
+def unfinished(service: Command) -> Iterator[socket.socket]:
+    """Somebody is inside for as long as this lasts: a request whose body does not end."""
+    with socket.create_connection(("127.0.0.1", service.port)) as caller:
+        caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        caller.sendall(b'Content-Length: 1000\r\n\r\n{"items": [')
+        until(lambda: "surefoot_requests_inside 1" in httpx.get(f"{service.url}/metrics").text)
+        yield caller
+
+
+def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "this never came true"
+        time.sleep(0.02)
+
+
+def test_a_second_signal_ends_it_at_once(checkpoint: Path) -> None:
+    with Command(checkpoint, "--drain-seconds", "100") as service, unfinished(service):
+        service.signal(signal.SIGTERM)
+        until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
+        service.signal(signal.SIGINT)
+        assert service.wait(20) == -signal.SIGTERM
+
+
+def test_draining_takes_its_time_only_once(checkpoint: Path) -> None:
+    with Command(checkpoint, "--drain-seconds", "5") as service, unfinished(service) as caller:
+        started = time.monotonic()
+        service.signal(signal.SIGTERM)
+        caller.settimeout(60)
+        caller.recv(1)  # whatever it is told, the connection ends
+        assert 4.5 < time.monotonic() - started < 9.5
+        assert service.wait(60) == 0
+
+
+def test_a_signal_while_a_worker_is_replaced_ends_all(checkpoint: Path) -> None:
+    with Command(checkpoint, "--workers", "2") as service:
+        until(lambda: sum("Serving small" in line for line in service.lines) == 2, 60)
+        found = [re.search(r"\(process (\d+)\)", line) for line in service.lines]
+        os.kill(next(int(match[1]) for match in found if match), signal.SIGKILL)
+        until(lambda: any("starting another" in line for line in service.lines))
+        service.signal(signal.SIGTERM)
+        assert service.wait(20) == 0
+    assert sum("Serving small" in line for line in service.lines) == 2
+
+
 def test_a_killed_service_and_patient_callers(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     items = questions(400)
     found: list[surefoot.SolutionScore] = []
@@ -103,7 +154,9 @@ def test_several_workers_behind_one_port(checkpoint: Path, scorer: surefoot.Scor
     ("options", "message"),
     [
         (["--model", "no model"], "neither a folder here nor a hub id"),
-        (["--model", "a=b", "--model", "c=d", "--vllm", "http://127.0.0.1:9"], "With --vllm one model"),
+        (["--model", "a=b", "--model", "c=d", "--vllm", "http://127.0.0.1:9"], "With --vllm, name one model"),
+        (["--vllm", "http://127.0.0.1:9"], "With --vllm, name one model"),
+        (["--model", "m", "--vllm", "http://127.0.0.1:9", "--quantize", "nf4"], "so quantize would do nothing"),
         (["--model", "m", "--api-key", "the-key-itself"], "The key file cannot be read"),
         (["--model", "m", "--workers", "0"], "would serve nobody"),
         (["--model", "m", "--host", "192.0.2.1"], "Nothing can listen at 192.0.2.1"),

@@ -14,6 +14,8 @@ from serving import QUESTION, SOLUTION, served
 from surefoot.connect.vllm import scorer_on_vllm
 from surefoot.errors import OptionError, ServiceError
 from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS, MARKER
+from surefoot.serve import Settings
+from surefoot.serve.service import ENGINE_FAILED
 from surefoot.testing import write_qwen_checkpoint
 
 BENCH = Path(__file__).parent.parent.parent / "bench"
@@ -56,6 +58,18 @@ def test_no_weights_are_needed(ours: str, checkpoint: Path, tmp_path: Path) -> N
     for name in ("config.json", "tokenizer.json"):
         (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
     assert scorer_on_vllm(ours, tmp_path).score(QUESTION, SOLUTION).status == "scored"
+
+
+def test_a_prompt_that_the_engine_refuses_costs_the_others_nothing(scorer: surefoot.Scorer, checkpoint: Path) -> None:
+    items: list[tuple[str, str | list[str]]] = [(QUESTION, SOLUTION), (QUESTION, ["x " * 500]), (CARD_QUESTION, ["1."])]
+    with (
+        served([scorer], Settings(queue_tokens=400)) as (engine, _),
+        served([scorer_on_vllm(engine, checkpoint, patience=5)]) as (url, _),
+    ):
+        found = surefoot.connect(url).score_many(items)
+    assert [result.status for result in found] == ["scored", "unscored", "scored"]
+    assert found[1].reason == ENGINE_FAILED
+    assert found[0].step_scores == pytest.approx(scorer.score(*items[0]).step_scores, abs=1e-5)
 
 
 def test_a_server_that_is_gone_is_an_error(checkpoint: Path) -> None:

@@ -86,7 +86,7 @@ def test_every_shape_of_row(tmp_path: Path) -> None:
     assert [example.question for example in examples] == ["q1", "q2", "q3", "q4"]
     assert [example.targets for example in examples] == [(1, 0), (1, 0, None), (0.75,), (None, 0.25)]
     assert examples[0].steps[0] == "a 2"
-    assert {example.source for example in examples} == {"mixed"}
+    assert {example.source for example in examples} == {"mixed.v2"}
 
 
 def test_a_json_array_is_read_too(tmp_path: Path) -> None:
@@ -112,10 +112,22 @@ def test_the_chat_head_is_no_part_of_a_step(tmp_path: Path) -> None:
     assert read_examples(file)[0].steps == ("First, we add.", "Then we stop.")
 
 
+def test_a_chat_head_may_be_taken_for_several_steps(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A question with blank lines was split as if it were part of the solution, and scored."""
+    head = ["system\nYou are Qwen.\nuser\nA table:", "1 2", "How much?\nassistant\nFirst, we add.", "Then we stop."]
+    row = {"question": "q", "steps": head, "qwen_prm": [0.2, 0.9, 0.8, 0.7]}
+    lost = row | {"steps": ["system\nuser\nA table:", "1 2"], "qwen_prm": [0.9, 0.9]}
+    with caplog.at_level("INFO", logger="surefoot"):
+        (example,) = read_examples(lines(tmp_path / "t.jsonl", row, lost))
+    assert example.steps == ("First, we add.", "Then we stop.")
+    assert example.targets == (0.8, 0.7)
+    assert "1 of 2 rows give no example" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("nonsense\n", "line 2: not JSON"),
+        ("nonsense\n", "line 2 is not JSON"),
         ([1], "line 2: expected an object"),
         ({"steps": ["a"], "label": 0}, "line 2: expected `question`"),
         ({"question": " ", "steps": ["a"], "label": 0}, "line 2: expected `question`"),
@@ -138,7 +150,7 @@ def test_a_bad_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none.jsonl cannot be read"):
+    with pytest.raises(InputError, match="none.jsonl' is no file"):
         read_examples(tmp_path / "none.jsonl")
     broken = tmp_path / "cut.jsonl.gz"
     broken.write_bytes(gzip.compress(b'{"question": "q"}\n' * 100)[:20])

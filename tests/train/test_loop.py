@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from surefoot.train.batch import Batch, Mixture, Shape, collate, encode
 from surefoot.train.example import Example, from_label, from_scores
 from surefoot.train.export import export, move_threshold
 from surefoot.train.loop import Result, train
+from surefoot.train.metric import Judged, measure
 from surefoot.train.model import Trainee, make_trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor
 from surefoot.train.report import draw_curve, read_log
@@ -118,6 +121,21 @@ def test_half_precision_export(llama: Path, tmp_path: Path) -> None:
     assert surefoot.load(folder).score("q", ["a"]).status == "scored"
     with pytest.raises(OptionError, match="dtype='int3'"):
         export(make_trainee(llama), tmp_path / "out", dtype="int3")
+
+
+def test_the_quality_is_that_of_the_stored_model(llama: Path, tmp_path: Path) -> None:
+    result = train(
+        make_trainee(llama), rule(24), tmp_path, TEN, replace(QUIET, dtype="int4"), held_out=(held := rule(30, seed=1))
+    )
+    scorer = surefoot.load(result.folder)
+    judged = [
+        Judged(tuple(score for score in found.step_scores if score is not None)[: len(known)], known)
+        for example in held
+        for found in [scorer.score(example.question, list(example.steps))]
+        for known in [tuple(target for target in example.targets if target is not None)]
+    ]
+    assert result.quality is not None
+    assert result.quality.loss == pytest.approx(measure(judged).loss, abs=1e-5)
 
 
 @pytest.mark.parametrize(("dtype", "share", "drift"), [("int8", 0.3, 0.02), ("int4", 0.2, 0.1)])
@@ -226,14 +244,39 @@ def test_a_run_that_died_goes_on_from_its_last_snapshot(
     assert rows == list(range(1, 11))
 
 
-def test_an_interrupted_run_saves_itself(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(self: loop._Run, batches: list[Batch]) -> dict[str, float]:
-        raise KeyboardInterrupt
+def test_an_interrupted_run_saves_itself_and_ends_with_the_same_weights(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes while a step is computed, and while the average is in the place of the weights."""
+    settings, sitting = replace(TEN, ema=0.5), replace(QUIET, evaluate_steps=4)
+    whole = run(llama, tmp_path / "whole", settings, sitting)
+    for number, method in enumerate(("_learn", "_judge")):
+        original = getattr(loop._Run, method)
 
-    monkeypatch.setattr(loop._Run, "_learn", interrupt)
+        def interrupted(self: loop._Run, *arguments: Any, original: Any = original) -> Any:
+            if self.step == 4:
+                signal.raise_signal(signal.SIGINT)
+            return original(self, *arguments)
+
+        folder = tmp_path / str(number)
+        with monkeypatch.context() as patch:
+            patch.setattr(loop._Run, method, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run(llama, folder, settings, sitting)
+        assert snapshot.last(folder / "checkpoints") is not None
+        assert same(weights(run(llama, folder, settings, sitting).folder), weights(whole.folder))
+
+
+def test_a_second_interrupt_ends_at_once(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def impatient(self: loop._Run, batches: list[Batch]) -> dict[str, float]:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("went on")
+
+    monkeypatch.setattr(loop._Run, "_learn", impatient)
     with pytest.raises(KeyboardInterrupt):
         run(llama, tmp_path / "out")
-    assert snapshot.last(tmp_path / "out" / "checkpoints") is not None
+    assert snapshot.last(tmp_path / "out" / "checkpoints") is None
 
 
 def test_the_seed_decides(llama: Path, tmp_path: Path) -> None:
@@ -250,6 +293,32 @@ def test_a_run_is_not_continued_with_other_settings_or_data(llama: Path, tmp_pat
         run(llama, tmp_path / "out", replace(TEN, learning_rate=1.0))
     with pytest.raises(OptionError, match="a run with other training data"):
         train(make_trainee(llama), rule(25), tmp_path / "out", TEN, QUIET)
+    other = make_trainee(llama)
+    with torch.no_grad():
+        other.model.layers[0].get_submodule("mlp.up_proj").get_parameter("weight").add_(1.0)
+    with pytest.raises(OptionError, match="a run with other base"):
+        train(other, rule(24), tmp_path / "out", TEN, QUIET)
+
+
+def test_what_is_measured_on_may_change_and_the_best_is_looked_for_anew(
+    llama: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sitting = replace(QUIET, evaluate_steps=1)
+    train(make_trainee(llama), rule(24), tmp_path, TEN, replace(sitting, steps=2), held_out=rule(6))
+    with caplog.at_level("INFO", logger="surefoot"):
+        train(make_trainee(llama), rule(24), tmp_path, TEN, replace(sitting, steps=2), held_out=rule(8))
+    assert "the best weights are looked for anew" in caplog.text
+
+
+def test_a_solution_that_is_cut_is_not_measured(llama: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without its wrong step it would count as a right one."""
+    long = from_label("How much?", ["That is right.", "x" * 200, "So it is wrong."], 2)
+    result = train(
+        make_trainee(llama), rule(24), tmp_path, replace(TEN, max_tokens=100, steps=1), QUIET, held_out=[*rule(6), long]
+    )
+    assert result.quality is not None
+    assert result.quality.solutions == 6
+    assert "1 held-out examples have a target past 100 tokens" in caplog.text
 
 
 def test_snapshots_are_few_and_whole(llama: Path, tmp_path: Path) -> None:
@@ -429,6 +498,8 @@ def test_a_gradient_that_is_not_finite_is_said(llama: Path, tmp_path: Path) -> N
         ({"steps": 0}, "steps=0"),
         ({"warmup": 1.0}, "warmup=1.0"),
         ({"ema": -0.1}, "ema=-0.1"),
+        ({"freeze_layers": -1}, "freeze_layers=-1"),
+        ({"head_learning_rate": 0.0}, "head_learning_rate=0.0"),
     ],
 )
 def test_settings_that_make_no_sense(change: dict[str, object], message: str) -> None:

@@ -52,11 +52,21 @@ def test_from_files_to_a_model(
 def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["train", "--base", str(data / "base"), "--out", str(data / "out"), "--quiet", "--precision", "float32"]
     assert main([*common, "--data", str(data / "none.jsonl")]) == 2
-    assert "none.jsonl cannot be read" in capsys.readouterr().err
+    assert "none.jsonl' is no file" in capsys.readouterr().err
     assert main([*common, "--data", f"{data / 'labelled.jsonl'}=0"]) == 2
     assert "the weight must be above 0" in capsys.readouterr().err
     assert main([*common, "--data", str(data / "labelled.jsonl"), "--learning-rate", "-1"]) == 2
     assert "learning_rate=-1.0 must be above 0" in capsys.readouterr().err
+    labelled = str(data / "labelled.jsonl")
+    for options, message in (
+        (["--wrong-share", "50"], "wrong_share=50.0 must lie between 0 and 1"),
+        (["--validation-from", "labelled.jsonl", "--validation", "0.1"], "the files of --data are called labelled"),
+        (["--validation-from", "labelled"], "--validation-from needs --validation"),
+        (["--validation", "0.00001"], "sets no example aside"),
+        (["--data", labelled, labelled], "Two files of --data are called labelled"),
+    ):
+        assert main([*common, "--data", labelled, *options]) == 2
+        assert message in capsys.readouterr().err
     assert not (data / "out").exists()
 
 

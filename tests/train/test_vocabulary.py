@@ -63,6 +63,12 @@ def test_a_trainee_with_a_cut_vocabulary_loads_and_keeps_its_rows(tmp_path: Path
     assert surefoot.load(folder).score("q", ["yes 1 + 1 = 2"]).status == "scored"
 
 
+def test_what_was_trained_is_not_cut(tmp_path: Path) -> None:
+    trained = export(make_trainee(write_base(tmp_path / "base")), tmp_path / "prm")
+    with pytest.raises(OptionError, match="is a PRM already"):
+        make_trainee(trained, vocabulary=(0, ["yes"]))
+
+
 def test_a_fixed_vocabulary_is_not_cut(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="'qwen' cannot be cut"):
         make_trainee(write_base(tmp_path / "base", "qwen2"), vocabulary=(0, []))

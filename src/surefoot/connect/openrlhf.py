@@ -27,13 +27,14 @@ logger = logging.getLogger("surefoot")
 STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>", "<pad>")
 """Special tokens that end a response; queries come with them."""
 
-# The last turn of the user, as the chat templates in use write it.
 _TURNS = (
-    re.compile(r".*<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL),
-    re.compile(r".*<\|start_header_id\|>user<\|end_header_id\|>\n\n(.*?)<\|eot_id\|>", re.DOTALL),
-    re.compile(r".*<start_of_turn>user\n(.*?)<end_of_turn>", re.DOTALL),
-    re.compile(r".*\[INST\](.*?)\[/INST\]", re.DOTALL),
+    ("<|im_start|>user\n", "<|im_end|>"),
+    ("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
+    ("<start_of_turn>user\n", "<end_of_turn>"),
+    ("[INST]", "[/INST]"),
 )
+"""What a turn of the user begins and ends with, in the chat templates in use. They are looked for as strings: a regular
+expression for the last turn takes time that grows with the square of a hostile prompt."""
 
 
 class OpenRLHFReward:
@@ -59,7 +60,7 @@ class OpenRLHFReward:
             raise OptionError(f"missing={missing} is no reward. Give a finite number, or None.")
         self.source = Source(model, recipe, **options)
         self._missing, self._stops = missing, tuple(stops)
-        self._turns = _TURNS if question is None else (re.compile(question, re.DOTALL),)
+        self._own = None if question is None else re.compile(question, re.DOTALL)
         self._gather: Gather[tuple[str, str, Any], RewardResult] = Gather(self._rewards, wait=wait)
 
     def __call__(
@@ -101,18 +102,28 @@ class OpenRLHFReward:
         """What follows the prompt in a query, without the special tokens that end it."""
         if not isinstance(query, str) or not isinstance(prompt, str) or not query.startswith(prompt):
             return None
-        response, before = query[len(prompt) :], None
-        while response != before:
-            before = response
-            for stop in self._stops:
-                response = response.rstrip().removesuffix(stop)
-        return response
+        start, end = len(prompt), len(query)
+        stop: str | None = ""
+        while stop is not None:
+            end -= len(stop)
+            while end > start and query[end - 1].isspace():
+                end -= 1
+            stop = next((stop for stop in self._stops if stop and query.endswith(stop, start, end)), None)
+        return query[start:end]
 
     def _question(self, prompt: Any) -> Any:
         if not isinstance(prompt, str):
             return prompt
-        found = next((match for turn in self._turns if (match := turn.match(prompt))), None)
-        return found[1].strip() if found else prompt
+        if self._own is not None:
+            match = self._own.match(prompt)
+            return match[1].strip() if match else prompt
+        for opening, ending in _TURNS:
+            # The last turn that ends, and its first ending.
+            start = prompt.rfind(opening, 0, max(0, prompt.rfind(ending)))
+            if start >= 0:
+                start += len(opening)
+                return prompt[start : prompt.find(ending, start)].strip()
+        return prompt
 
     def _reply(self, results: Sequence[RewardResult]) -> dict[str, Any]:
         rewards = [self._missing if result.value is None else result.value for result in results]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import surefoot
-from surefoot.errors import InputError, MissingDependencyError
+from surefoot.errors import InputError, MissingDependencyError, OptionError
 from surefoot.result import SolutionScore
 from surefoot.reward import Reward, RewardResult, find_recipe
 
@@ -43,6 +43,11 @@ def find_scorer(model: Model | None = None, **options: Any) -> CanScore:
     if model is None:
         model = os.environ.get("SUREFOOT_MODEL", DEFAULT_MODEL)
     if not isinstance(model, str | Path):
+        if options:
+            raise OptionError(
+                f"The model is a scorer that is loaded already, so {', '.join(options)} would do nothing. Leave it "
+                "out, or give the model's name or folder instead of the scorer."
+            )
         return model
     key = (str(model), tuple(sorted((name, str(value)) for name, value in options.items())))
     with _lock:
@@ -96,6 +101,8 @@ class Source:
         asked = {"split": split, "closing": closing, "system": system}
         self._how = {name: value for name, value in asked.items() if value != _USUAL[name]}
         self._load = dict(load or {})
+        if model is not None and not isinstance(model, str | Path):
+            find_scorer(model, **self._load)  # what does not go with a ready scorer is refused before training starts
 
     @property
     def scorer(self) -> CanScore:
@@ -141,7 +148,10 @@ def compute_reward(
     model: Model | None = None,
     recipe: str | Reward = "seed",
     split: str = "auto",
+    closing: bool = True,
+    system: str | None = None,
     **load: Any,
 ) -> RewardResult:
     """The reward of one solution. The model is loaded once per process; `load` holds options for `surefoot.load`."""
-    return Source(model, recipe, split=split, load=load).rewards([question], [solution], [gold])[0]
+    source = Source(model, recipe, split=split, closing=closing, system=system, load=load)
+    return source.rewards([question], [solution], [gold])[0]

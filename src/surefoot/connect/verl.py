@@ -41,7 +41,7 @@ def compute_score(
     reward_model_tokenizer: Any = None,
     **options: Any,
 ) -> dict[str, float]:
-    """The reward of one sample, with its terms. `options` are `model`, `recipe`, `split` and those of `surefoot.load`.
+    """The reward of one sample, with its terms. `options` are those of `gather_for` and of `surefoot.load`.
 
     The question stands in `extra_info[question_key]`; verl's example datasets put it there.
     """
@@ -85,11 +85,12 @@ def gather_for(
     *,
     split: str = "auto",
     closing: bool = True,
+    system: str | None = None,
     wait: float = 0.01,
     **load: Any,
 ) -> Gather[Asked, RewardResult]:
     """The one place of this process where samples for this model and recipe come together."""
-    source = Source(model, recipe, split=split, closing=closing, load=load)
+    source = Source(model, recipe, split=split, closing=closing, system=system, load=load)
     return Gather(lambda asked: source.rewards(*(list(column) for column in zip(*asked, strict=True))), wait=wait)
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from surefoot.answer import find_answer
 from surefoot.errors import InputError
-from surefoot.evaluate.files import Record, read_records
+from surefoot.records import Record, read_records
 
 PROCESSBENCH_SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from surefoot.arithmetic import check_arithmetic
-from surefoot.expression import numbers_in
+from surefoot.expression import numbers_in, numbers_of, tokens_of
 
 HOLDS = "<|sums-hold|>"
 """The step has equations that come out, and none that does not."""
@@ -28,11 +28,12 @@ def notes_on(question: str, steps: Sequence[str]) -> list[list[str]]:
     known = COMMON.union(numbers_in(question))
     notes = []
     for step in steps:
-        equations = check_arithmetic(step)
+        tokens = tokens_of(step)
+        equations = check_arithmetic(step, tokens)
         verdicts = {equation.verdict for equation in equations}
         note = [FAILS] if False in verdicts else [HOLDS] if True in verdicts else []
         results = {equation.right for equation in equations if equation.right is not None}
-        named = {*numbers_in(step)}
+        named = {*numbers_of(tokens)}
         if not named <= known | results:
             note.append(NEW)
         known = known | named | results

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import time
 import uuid
@@ -28,8 +29,8 @@ from starlette.routing import Route
 
 from surefoot import Scorer, SolutionScore
 from surefoot.connect.openrlhf import OpenRLHFReward
-from surefoot.errors import InputError, OptionError, ServiceError
-from surefoot.reward import find_recipe
+from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
+from surefoot.reward import RECIPES, Reward
 from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.gate import Gate, error_reply
 from surefoot.serve.house import House
@@ -38,6 +39,8 @@ from surefoot.serve.service import FEW_STEPS, Blocking, Service
 from surefoot.serve.settings import Settings
 from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest, mistakes
 from surefoot.split import SPLIT_RULES
+
+logger = logging.getLogger("surefoot.serve")
 
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LARGE_BODY = 65_536
@@ -129,7 +132,7 @@ async def _work(
 ) -> Response:
     """A POST route: from the body to the reply."""
     try:
-        raw = await _read_body(request, house.settings.max_body_bytes)
+        raw = await _read_body(request, house.settings)
         body = await _parsed(kind, raw)
         timeout = _timeout(house, request, getattr(body, "timeout", None))
         answer = await _attended(house, request, work(house, body, request), timeout)
@@ -146,7 +149,11 @@ async def _work(
         return error_reply(429, "queue_full", str(error), error.retry_after)
     except ClosedError as error:
         return error_reply(503, "stopping", str(error), 1)
-    except ServiceError:
+    except MissingDependencyError as error:
+        logger.error("%s", error)
+        message = 'This service cannot compare answers. Whoever runs it has to: pip install "surefoot[answers]"'
+        return error_reply(501, "missing_dependency", message)
+    except UnreachableError:
         return error_reply(503, "engine_unreachable", "The engine behind this service does not answer.", 5)
     request.scope["surefoot"].notes |= answer.notes
     return Response(answer.body, media_type="application/json")
@@ -165,14 +172,13 @@ async def _score(house: House, body: ScoreRequest, request: Request) -> Answer:
 
 
 async def _reward(house: House, body: RewardRequest, request: Request) -> Answer:
-    recipe = find_recipe(body.recipe)
+    recipe = _recipe(body.recipe)
     service = _checked(house, body.model, body.items)
     results = await service.score(
         [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
     )
-    # Comparing answers may take seconds, in a process of its own.
     rewards = [
-        await service.in_thread(partial(recipe, result, item.gold))
+        await service.in_turn(partial(recipe, result, item.gold))
         for result, item in zip(results, body.items, strict=True)
     ]
 
@@ -192,7 +198,7 @@ async def _get_reward(house: House, body: GetRewardRequest, request: Request) ->
         instead = None if missing is None else float(missing)
     except ValueError:
         raise OptionError("`missing` has to be a number: the reward of a sample that has none.") from None
-    recipe = find_recipe(asked.get("recipe", "seed"))
+    recipe = _recipe(asked.get("recipe", "seed"))
     split = asked.get("split", "auto")
     if split not in SPLIT_RULES:
         raise OptionError(f"`split` has to be one of {', '.join(SPLIT_RULES)}.")
@@ -238,6 +244,12 @@ def _classes(score: float) -> list[float] | None:
     return [1.0 - score, score] if math.isfinite(score) else None
 
 
+def _recipe(name: str) -> Reward:
+    if name not in RECIPES:  # the name is not repeated: it may be a text of any length
+        raise OptionError(f"There is no recipe of that name. Choose one of: {', '.join(RECIPES)}.")
+    return RECIPES[name]
+
+
 def _checked(house: House, model: str | None, items: Sequence[object]) -> Service:
     if len(items) > house.settings.max_items:
         message = f"{len(items)} items are too many for one request. Send at most {house.settings.max_items} at a time."
@@ -252,10 +264,18 @@ def _count(house: House, service: Service, results: Sequence[SolutionScore]) -> 
     return {"items": len(results), "tokens": sum(result.tokens for result in results)}
 
 
-async def _read_body(request: Request, limit: int) -> bytes:
+async def _read_body(request: Request, settings: Settings) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise RefusedError(error_reply(415, "not_json", "Send JSON, with the header Content-Type: application/json."))
+    try:
+        return await asyncio.wait_for(_received(request, settings.max_body_bytes), settings.timeout)
+    except asyncio.TimeoutError:
+        message = "The body did not arrive in the time that a request may take. Send all of it at once."
+        raise RefusedError(error_reply(408, "body_timeout", message, close=True)) from None
+
+
+async def _received(request: Request, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():

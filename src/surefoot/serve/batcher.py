@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
-from surefoot.errors import ServiceError
+from surefoot.errors import ServiceError, UnreachableError
 from surefoot.prompt import Prompt
 
 logger = logging.getLogger("surefoot.serve")
@@ -41,7 +41,7 @@ FIRST_RATE = 2_000.0
 
 
 class QueueFullError(ServiceError):
-    """More waits than may wait."""
+    """More waits than may wait; `retry_after` is in how many seconds this request would fit."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__("The queue is full. Try again later, or send fewer requests at a time.")
@@ -78,8 +78,6 @@ class Ticket:
     """Prompts that are not computed yet."""
     waiting: int = 0
     """Prompts that are not taken up yet."""
-    started: float | None = None
-    """When its first prompt was taken up."""
 
 
 @dataclass(eq=False, slots=True)
@@ -152,8 +150,8 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise ClosedError("The service is stopping and takes no new work.")
-            if self.tokens + cost > self.queue_tokens:
-                raise QueueFullError(retry_after=self.tokens / self.rate)
+            if (excess := self.tokens + cost - self.queue_tokens) > 0:
+                raise QueueFullError(retry_after=excess / self.rate)
             tag = self._clock + QUANTUM
             for entry in drafts:
                 entry.tag, entry.number = tag, next(self._numbers)
@@ -282,9 +280,6 @@ class Batcher:
                 groups.add(entry.group)
                 tokens += cost
             self._clock = max(self._clock, tag)
-        now = time.monotonic()
-        for entry in picked:
-            entry.ticket.started = entry.ticket.started or now
         self._running_tokens = tokens
         return picked
 
@@ -307,7 +302,7 @@ class Batcher:
     def _computed(self, prompts: list[Prompt]) -> list[Row]:
         try:
             return list(self._compute(prompts))
-        except ServiceError as error:
+        except UnreachableError as error:
             return [error] * len(prompts)  # the engine is elsewhere and does not answer: it is nobody's fault here
         except Exception as error:
             if len(prompts) == 1:

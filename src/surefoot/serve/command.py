@@ -6,11 +6,12 @@ The rule: a wrong call is refused before a model is loaded.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from surefoot.cli_loading import MODEL, add_loading_options, loading_options
 from surefoot.errors import MissingDependencyError, OptionError
+from surefoot.mini import NAME
 from surefoot.serve.settings import ModelSource, Settings, read_key
 
 DONE = 0
@@ -20,19 +21,32 @@ ABOUT = (
     "only, unless --host says otherwise."
 )
 
+LIMITS = {
+    "max_body_bytes": "bytes of a request's body",
+    "max_items": "items in a request",
+    "max_requests": "requests being answered at a time",
+    "queue_tokens": "tokens that may wait for each model",
+}
+TIMES = {
+    "linger": "seconds that an idle engine waits for company",
+    "slice_seconds": "seconds of work between two looks at who is waiting",
+    "timeout": "seconds that a request may take",
+    "drain_seconds": "seconds that accepted requests get to finish after SIGTERM",
+}
+"""Fields of `Settings`, and what the help says of them."""
 
-def add_serve(commands: Any, add_model_options: Callable[..., None]) -> None:
+
+def add_serve(commands: Any) -> None:
     """Adds `serve` to the commands of the program."""
     defaults = Settings()
     parser = commands.add_parser("serve", help="serve a model over HTTP", description=ABOUT)
     parser.add_argument(
         "--model",
         action="append",
-        required=True,
         metavar="[NAME=]MODEL",
-        help="folder or hub id of a PRM, and the name to serve it under; may be repeated",
+        help=f"{MODEL}, and the name to serve it under; may be repeated ({NAME})",
     )
-    add_model_options(parser, model=False)
+    add_loading_options(parser)
     parser.add_argument("--vllm", metavar="URL", help="a vLLM server that computes; only the tokenizer is read here")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000); 0 takes a free one")
@@ -40,22 +54,12 @@ def add_serve(commands: Any, add_model_options: Callable[..., None]) -> None:
     parser.add_argument(
         "--api-key", metavar="FILE", help="file that holds the key which callers must send; `env`: SUREFOOT_API_KEY"
     )
-    for name, about in {
-        "max_body_bytes": "bytes of a request's body",
-        "max_items": "items in a request",
-        "max_requests": "requests being answered at a time",
-        "queue_tokens": "tokens that may wait for each model",
-    }.items():
+    for name, about in LIMITS.items():
         value = getattr(defaults, name)
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=_whole, default=value, metavar="N", help=f"{about}, at most ({value:,})"
         )
-    for name, about in {
-        "linger": "seconds that an idle engine waits for company",
-        "slice_seconds": "seconds of work between two looks at who is waiting",
-        "timeout": "seconds that a request may take",
-        "drain_seconds": "seconds that accepted requests get to finish after SIGTERM",
-    }.items():
+    for name, about in TIMES.items():
         value = getattr(defaults, name)
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=_seconds, default=value, metavar="S", help=f"{about} ({value:g})"
@@ -70,27 +74,27 @@ def _run(options: argparse.Namespace) -> int:
         from surefoot.serve.server import Plan, serve
     except ImportError as error:
         raise MissingDependencyError(f'{error}. Install what a service needs: pip install "surefoot[serve]"') from error
-    names = ("max_body_bytes", "max_items", "max_requests", "queue_tokens")
-    times = ("linger", "slice_seconds", "timeout", "drain_seconds")
     settings = Settings(
-        **{name: getattr(options, name) for name in (*names, *times)},
+        **{name: getattr(options, name) for name in (*LIMITS, *TIMES)},
         api_key=None if options.api_key is None else read_key(options.api_key),
     )
-    loading = {
-        "revision": options.revision,
-        "quantize": options.quantize,
-        "dtype": options.dtype,
-        "device": options.device,
-        "attention": options.attention,
-        "compile": True if options.compile else "auto",
-        "max_tokens": options.max_tokens,
-    }
-    if options.vllm and len(options.model) > 1:
-        raise OptionError("With --vllm one model can be served: the one that the vLLM server has.")
-    sources = tuple(_source(given, options.vllm, loading) for given in options.model)
+    loading = loading_options(options)
+    if options.vllm:
+        _check_vllm(options.model or [], loading)
+    sources = tuple(_source(given, options.vllm, loading) for given in options.model or [NAME])
     plan = Plan(sources, settings, options.log_format, options.log_level)
     serve(plan, host=options.host, port=options.port, workers=options.workers)
     return DONE
+
+
+def _check_vllm(models: list[str], loading: dict[str, Any]) -> None:
+    if len(models) != 1:
+        raise OptionError("With --vllm, name one model: the one that the vLLM server has.")
+    said = [name for name, value in loading.items() if name != "max_tokens" and value not in (None, "auto", {})]
+    if said:
+        raise OptionError(
+            f"With --vllm its server loads the model, so {', '.join(said)} would do nothing: leave it out."
+        )
 
 
 def _source(given: str, vllm: str | None, loading: dict[str, Any]) -> ModelSource:

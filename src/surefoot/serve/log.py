@@ -1,6 +1,6 @@
 """Log lines, for people or for machines.
 
-The rule: one line a record, and no text of a request in it.
+The rule: one line a record, and no text of a request in it. Only the trace of what broke inside may quote one.
 """
 
 from __future__ import annotations

@@ -18,10 +18,12 @@ from surefoot.split import SPLIT_RULES
 ERRORS = {
     "400": "The body is not JSON.",
     "401": "The key is missing or wrong.",
+    "408": "The body did not arrive in time.",
     "413": "The body, the number of items or their tokens are too many for one request.",
     "415": "The body is not declared as JSON.",
     "422": "The body does not fit its schema, or asks for what there is not.",
     "429": "Too much is waiting. Retry-After says when to come back.",
+    "501": "The service lacks a package that the recipe needs.",
     "503": "The service is stopping, or its engine does not answer.",
     "504": "The time that the request allowed is over.",
 }

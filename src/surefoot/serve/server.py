@@ -36,6 +36,8 @@ logger = logging.getLogger("surefoot.serve")
 KEEP_ALIVE = 75
 BACKLOG = 2048
 RESTART_SECONDS = 1.0
+GOODBYE = 1
+"""Seconds that uvicorn waits for connections once it stops: the time for requests was before (see `Server`)."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,10 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal closes the door; the second one ends the process."""
         if self._house.draining:
-            super().handle_exit(sig, frame)
+            # As SIGTERM, which uvicorn raises again at the end: after an interrupt Python would wait for our threads.
+            super().handle_exit(signal.SIGTERM, frame)
+            self.force_exit = True
+            return
         self._house.draining = True
         self._until = time.monotonic() + self._house.settings.drain_seconds
 
@@ -110,7 +115,7 @@ def _serve_here(plan: Plan, listener: socket.socket, address: str) -> None:
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=max(1, round(plan.settings.drain_seconds)),
+        timeout_graceful_shutdown=GOODBYE,
         ws="none",
         lifespan="on",
     )
@@ -121,18 +126,25 @@ def _serve_here(plan: Plan, listener: socket.socket, address: str) -> None:
 def _serve_with_workers(plan: Plan, listener: socket.socket, address: str, workers: int) -> None:
     """Processes that take connections from one socket. One that dies is replaced."""
     stop = False
+    children: list[SpawnProcess] = []
 
     def on_signal(sig: int, frame: FrameType | None) -> None:
         nonlocal stop
         stop = True
         for child in children:
-            if child.pid is not None and child.is_alive():
-                os.kill(child.pid, signal.SIGTERM)
+            _end(child)
 
-    children: list[SpawnProcess] = []
+    def start(place: int) -> None:
+        if stop:
+            return
+        children[place : place + 1] = [_start_worker(plan, listener, address)]
+        if stop:  # a signal came before the worker was in the list
+            _end(children[place])
+
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    children += [_start_worker(plan, listener, address) for _ in range(workers)]
+    for place in range(workers):
+        start(place)
     while any(child.is_alive() for child in children):
         time.sleep(0.2)
         for place, child in enumerate(children):
@@ -143,7 +155,12 @@ def _serve_with_workers(plan: Plan, listener: socket.socket, address: str, worke
                 raise OptionError("A worker could not start; its message is above.")
             logger.error("Worker %s ended with %s; starting another.", child.pid, child.exitcode)
             time.sleep(RESTART_SECONDS)
-            children[place] = _start_worker(plan, listener, address)
+            start(place)
+
+
+def _end(child: SpawnProcess) -> None:
+    if child.pid is not None and child.is_alive():
+        os.kill(child.pid, signal.SIGTERM)
 
 
 def _start_worker(plan: Plan, listener: socket.socket, address: str) -> SpawnProcess:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from surefoot import Scorer, SolutionScore
-from surefoot.errors import InputError, ServiceError, SurefootError
+from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.pair import Item
 from surefoot.prompt import Prompt
 from surefoot.scorer import Job
@@ -26,6 +26,8 @@ logger = logging.getLogger("surefoot.serve")
 
 CHUNK_ITEMS = 32
 CHUNK_CHARS = 32_768
+RECIPES = 4
+"""Recipes that may run at a time: comparing answers takes processes of their own, and not many (`answer_worker`)."""
 CALLERS = 32
 """Adapters that may wait for the engine at a time."""
 FEW_STEPS = 64
@@ -49,12 +51,14 @@ class Service:
             observe=observe,
         )
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="surefoot-prepare")
+        self._recipes = ThreadPoolExecutor(RECIPES, thread_name_prefix="surefoot-reward")
         self._callers = ThreadPoolExecutor(CALLERS, thread_name_prefix="surefoot-call")
 
     def close(self) -> None:
         """Finishes what was accepted, then ends the threads."""
         self.batcher.close()
         self._callers.shutdown()
+        self._recipes.shutdown()
         self._threads.shutdown()
 
     async def score(
@@ -125,6 +129,10 @@ class Service:
         """Runs work that takes time, and is not the engine's, outside of the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    async def in_turn(self, recipe: Callable[[], Answer]) -> Answer:
+        """Runs a recipe. It may compare answers for seconds, so it has threads where it is in nobody else's way."""
+        return await asyncio.get_running_loop().run_in_executor(self._recipes, recipe)
+
 
 class Blocking:
     """The model for one caller in a thread: it has the verb that adapters ask of a scorer."""
@@ -160,7 +168,7 @@ class Blocking:
 def _checked(rows: list[Row]) -> list[Row]:
     """The rows, unless the engine was not there to compute them."""
     for row in rows:
-        if isinstance(row, ServiceError):
+        if isinstance(row, UnreachableError):
             raise row
     return rows
 

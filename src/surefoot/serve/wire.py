@@ -1,7 +1,7 @@
 """What travels over HTTP: the bodies of requests and replies.
 
-The rule: a body that does not fit its schema is refused as a whole, with the place of every mistake; no text of the
-request is repeated in the refusal.
+The rule: a body that does not fit its schema is refused as a whole, with the place of every mistake; nothing of the
+request is repeated in the refusal but the names of fields, cut short.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.config import JsonDict
 
 SplitRule = Literal["auto", "steps", "paragraphs", "lines"]
-Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ONE_OF = {"oneOf": [{"required": ["solution"]}, {"required": ["steps"]}]}
 
@@ -59,7 +58,12 @@ class ScoreRequest(_Scoring):
     """Solutions to score."""
 
     items: list[Item]
-    threshold: Probability = Field(0.5, description="A step is right above it: for first_error and correct_prefix.")
+    threshold: float | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="A step is right above it: for first_error and correct_prefix. Without it, what is natural for the "
+        "scale of the model: 0.5 for probabilities, 0 for margins and log-ratios.",
+    )
 
 
 class RewardItem(Item):
@@ -141,7 +145,7 @@ class GetRewardRequest(BaseModel):
 
     query: list[str] = Field(description="Prompt and response in one, special tokens kept.")
     prompts: list[str]
-    labels: list[str | float | None] | None = Field(None, description="Reference answers.")
+    labels: list[str | int | float | None] | None = Field(None, description="Reference answers.")
 
 
 class GetRewardReply(BaseModel):

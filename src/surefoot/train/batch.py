@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from surefoot.errors import InputError
+from surefoot.errors import InputError, OptionError
 from surefoot.family import Family, TextEncoder
-from surefoot.train.example import Example
+from surefoot.train.example import WRONG_BELOW, Example
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,6 +60,12 @@ class Mixture:
     most_repeats: int = 4
     """No example is drawn more often than this (times its source's weight), whatever the share asks for."""
 
+    def __post_init__(self) -> None:
+        if self.wrong_share is not None and not 0.0 < self.wrong_share < 1.0:
+            raise OptionError(f"wrong_share={self.wrong_share} must lie between 0 and 1: 0.5 is as many as right ones.")
+        if self.most_repeats < 1:
+            raise OptionError(f"most_repeats={self.most_repeats} draws nothing. Give a number above 0.")
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -74,9 +80,13 @@ class Shape:
 
 
 def encode(
-    examples: Iterable[Example], family: Family, encoder: TextEncoder, max_tokens: int
+    examples: Iterable[Example], family: Family, encoder: TextEncoder, max_tokens: int, *, whole: bool = False
 ) -> tuple[list[Encoded], int]:
-    """The examples as ids, and how many were left out because no target lies within `max_tokens`."""
+    """The examples as ids, and how many were left out because no target lies within `max_tokens`.
+
+    With `whole`, an example that loses a single target to the limit is left out: measured without its wrong step, a
+    solution would count as a right one.
+    """
     encoded: list[Encoded] = []
     left_out = 0
     for example in examples:
@@ -86,11 +96,11 @@ def encode(
             for read, target in zip(prompt.reads, example.targets, strict=True)
             if target is not None and read < max_tokens
         ]
-        if not pairs:
+        if not pairs or (whole and len(pairs) < sum(target is not None for target in example.targets)):
             left_out += 1
             continue
         reads, targets = zip(*pairs, strict=True)
-        wrong = any(target < 0.5 for target in targets)
+        wrong = any(target < WRONG_BELOW for target in targets)
         encoded.append(Encoded(prompt.ids[: reads[-1] + 1], reads, targets, example.source, wrong))
     return encoded, left_out
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surefoot.errors import OptionError
+from surefoot.records import split_name
 
 if TYPE_CHECKING:
     from surefoot.train.example import Example
@@ -98,6 +99,7 @@ def run_train(options: argparse.Namespace) -> int:
     from surefoot.train.settings import Settings, Sitting
 
     sources = [_source(text) for text in options.data]
+    _check_names(options, [split_name(path) for path, _ in sources])
     settings = Settings(
         steps=options.steps,
         epochs=options.epochs,
@@ -117,7 +119,9 @@ def run_train(options: argparse.Namespace) -> int:
         gradient_checkpointing=options.gradient_checkpointing,
         seed=options.seed,
         shape=Shape(options.batch_tokens, options.multiple, options.fixed_rows),
-        mixture=Mixture({_name(path): weight for path, weight in sources}, options.wrong_share, options.most_repeats),
+        mixture=Mixture(
+            {split_name(path): weight for path, weight in sources}, options.wrong_share, options.most_repeats
+        ),
     )
     sitting = Sitting(
         minutes=options.minutes,
@@ -173,8 +177,18 @@ def _texts(examples: list[Example]) -> list[str]:
     return sorted({text for example in examples for text in (example.question, *example.steps)})
 
 
-def _name(path: Path) -> str:
-    return path.name.split(".")[0]
+def _check_names(options: argparse.Namespace, names: list[str]) -> None:
+    """Files are told apart by their names, without folder and ending."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise OptionError(
+            f"Two files of --data are called {', '.join(twice)}. Rename one, so that they can be told apart."
+        )
+    unknown = sorted(set(options.validation_from) - set(names))
+    if unknown:
+        raise OptionError(f"--validation-from {' '.join(unknown)}: the files of --data are called {', '.join(names)}.")
+    if options.validation_from and not options.validation:
+        raise OptionError("--validation-from needs --validation with the share of the questions, for instance 0.1.")
 
 
 def _read(options: argparse.Namespace, paths: list[Path]) -> tuple[list[Example], list[Example], list[Example]]:
@@ -184,7 +198,7 @@ def _read(options: argparse.Namespace, paths: list[Path]) -> tuple[list[Example]
 
     keep = set().union(*map(read_questions, options.keep)) if options.keep else None
     reading = Reading(variants=options.variants, seed=options.seed, keep=keep)
-    held_out = [example for path in options.held_out for example in read_examples(path)]
+    held_out = [example for path in options.held_out for example in read_examples(path, reading)]
     forbidden = set().union(*map(read_questions, options.held_out)) if options.held_out else set()
     examples: list[Example] = []
     for path in paths:
@@ -198,4 +212,6 @@ def _read(options: argparse.Namespace, paths: list[Path]) -> tuple[list[Example]
         logger.info("%s: %d examples, %d of them wrong.", path, len(clean), wrong)
         examples += clean
     examples, validation = set_aside(examples, options.validation, options.seed, options.validation_from)
+    if options.validation and not validation:
+        raise OptionError(f"--validation {options.validation} sets no example aside. Give a larger share, or none.")
     return examples, validation, held_out

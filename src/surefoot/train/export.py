@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from surefoot.engine.machine import DTYPES
-from surefoot.engine.packed import CODES, SCALES, can_pack, pack
+from surefoot.engine.packed import CODES, SCALES, can_pack, pack, unpack
 from surefoot.errors import OptionError
 from surefoot.train.model import Trainee
 
@@ -51,6 +51,16 @@ def move_threshold(weights: Mapping[str, Tensor], threshold: float) -> dict[str,
     shift = math.log(threshold / (1 - threshold))
     bias = weights[OUTPUT_BIAS]
     return {**weights, OUTPUT_BIAS: bias + torch.tensor([shift / 2, -shift / 2], dtype=bias.dtype, device=bias.device)}
+
+
+def as_stored(weights: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
+    """The weights as they will be read back: rounded to what the format can hold, in float32."""
+    read: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        stored = _stored(name, tensor.detach().cpu(), dtype)
+        back = stored[name] if name in stored else unpack(stored[name + CODES], stored[name + SCALES])
+        read[name] = back.to(tensor.device, torch.float32)
+    return read
 
 
 def _stored(name: str, tensor: Tensor, dtype: str) -> dict[str, Tensor]:

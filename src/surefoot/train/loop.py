@@ -27,7 +27,8 @@ from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
 from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, encode, plan
 from surefoot.train.example import Example
-from surefoot.train.export import export, move_threshold
+from surefoot.train.export import as_stored, export, move_threshold
+from surefoot.train.interrupt import Interrupt
 from surefoot.train.metric import Judged, Quality, best_threshold, measure
 from surefoot.train.model import Trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
@@ -90,12 +91,13 @@ class _Run:
         self.settings, self.sitting = settings, sitting
         self.device = next(self.model.parameters()).device
         self.examples = self._encode(examples, "training")
-        self.held_out = self._encode(held_out, "held-out")
-        self.validation = self._encode(validation, "validation")
+        self.held_out = self._encode(held_out, "held-out", whole=True)
+        self.validation = self._encode(validation, "validation", whole=True)
         if not self.examples:
             raise InputError("There is no example to train on.")
         self.steps = settings.steps or max(1, round(len(self._batches(0)) * settings.epochs / settings.accumulate))
-        self.fingerprint = _fingerprint(settings, self.steps, self.examples)
+        self.fingerprint = _fingerprint(trainee, settings, self.steps, self.examples)
+        self.measured_on = _digest([*self.validation, *self.held_out])
         torch.manual_seed(settings.seed)
         freeze(self.model, settings, [trainee.encoder.token(name) for name in trainee.family.own_tokens])
         if settings.gradient_checkpointing:
@@ -106,16 +108,18 @@ class _Run:
         self.precision = _precision(settings.precision, self.device)
         self.step = self.epoch = self.batch = self.tokens = 0
         self.best: tuple[float, float] | None = None
+        self.looked = time.monotonic()
         self._resume()
         self.log = Log(folder / "log.jsonl", self.step)
 
     # --- the way through the data ------------------------------------------------------------------------------------
 
-    def _encode(self, examples: Sequence[Example], what: str) -> list[Encoded]:
+    def _encode(self, examples: Sequence[Example], what: str, *, whole: bool = False) -> list[Encoded]:
         limit = min(self.settings.max_tokens, self.trainee.context)
-        encoded, left_out = encode(examples, self.trainee.family, self.trainee.encoder, limit)
+        encoded, left_out = encode(examples, self.trainee.family, self.trainee.encoder, limit, whole=whole)
         if left_out:
-            logger.warning("%d %s examples have no target within %d tokens; left out.", left_out, what, limit)
+            lack = "have a target past" if whole else "have no target within"
+            logger.warning("%d %s examples %s %d tokens; left out.", left_out, what, lack, limit)
         return encoded
 
     def _batches(self, epoch: int) -> list[list[int]]:
@@ -142,32 +146,31 @@ class _Run:
 
     def go(self) -> Result:
         """Works until the run or the sitting is over."""
-        started = saved = looked = time.monotonic()
+        started = saved = time.monotonic()
         first, tokens = self.step, self.tokens
         stream = self._stream()
         bar = tqdm(total=self.steps, initial=self.step, unit="step", disable=not self.sitting.progress)
-        try:
-            with bar:
-                while self.step < self.steps:
-                    now = time.monotonic()
-                    if _due(self.step - first, self.sitting.steps, now - started, self.sitting.minutes):
-                        self._save()
-                        return Result(False, self.step, self.steps, self.folder, None)
-                    numbers = self._learn([next(stream) for _ in range(self.settings.accumulate)])
-                    self.log.add(step=self.step, **numbers, seconds=round(time.monotonic() - started, 3))
-                    bar.update()
-                    speed = (self.tokens - tokens) / (time.monotonic() - started)
-                    bar.set_postfix_str(f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s", refresh=False)
-                    now = time.monotonic()
-                    if _falls_due(self.step, self.sitting.evaluate_steps, now - looked, self.sitting.evaluate_minutes):
-                        self._look()
-                        looked = time.monotonic()
-                    if _falls_due(self.step, self.sitting.save_steps, now - saved, self.sitting.save_minutes):
-                        self._save()
-                        saved = time.monotonic()
-        except KeyboardInterrupt:
-            self._save()
-            raise
+        with bar, Interrupt() as interrupt:
+            while self.step < self.steps:
+                now = time.monotonic()
+                if interrupt.asked:
+                    self._save()
+                    raise KeyboardInterrupt
+                if _due(self.step - first, self.sitting.steps, now - started, self.sitting.minutes):
+                    self._save()
+                    return Result(False, self.step, self.steps, self.folder, None)
+                numbers = self._learn([next(stream) for _ in range(self.settings.accumulate)])
+                self.log.add(step=self.step, **numbers, seconds=round(time.monotonic() - started, 3))
+                bar.update()
+                speed = (self.tokens - tokens) / (time.monotonic() - started)
+                bar.set_postfix_str(f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s", refresh=False)
+                now = time.monotonic()
+                if _falls_due(self.step, self.sitting.evaluate_steps, now - self.looked, self.sitting.evaluate_minutes):
+                    self._look()
+                    self.looked = time.monotonic()
+                if _falls_due(self.step, self.sitting.save_steps, now - saved, self.sitting.save_minutes):
+                    self._save()
+                    saved = time.monotonic()
         return self._finish()
 
     def _learn(self, batches: list[Batch]) -> dict[str, float]:
@@ -269,6 +272,8 @@ class _Run:
             "average": self.average,
             "place": [self.step, self.epoch, self.batch, self.tokens],
             "best": None if self.best is None else list(self.best),
+            "measured on": self.measured_on,
+            "since look": time.monotonic() - self.looked,
             "random": torch.get_rng_state(),
             "fingerprint": self.fingerprint,
         }
@@ -289,7 +294,11 @@ class _Run:
         self.optimizer.load_state_dict(state["optimizer"])
         self.average = state["average"] and {name: t.to(self.device) for name, t in state["average"].items()}
         self.step, self.epoch, self.batch, self.tokens = state["place"]
-        self.best = None if state["best"] is None else (state["best"][0], state["best"][1])
+        if state["measured on"] != self.measured_on:
+            logger.info("The examples to measure on are others than before, so the best weights are looked for anew.")
+        elif state["best"] is not None:
+            self.best = (state["best"][0], state["best"][1])
+        self.looked -= state["since look"]
         torch.set_rng_state(state["random"])
         logger.info("Going on from step %d (%s).", self.step, file)
 
@@ -300,6 +309,8 @@ class _Run:
         final = self.average if self.average is not None else self._weights()
         if self.sitting.export == "best" and self.best is not None:
             final = {n: t.to(self.device) for n, t in snapshot.load(self.snapshots / snapshot.BEST)["model"].items()}
+        # What is measured is what will be loaded: rounded as it is stored, and run without autocast.
+        final, self.precision = as_stored(final, self.sitting.dtype), torch.float32
         self.model.load_state_dict(final)
         threshold = 0.5
         if self.validation:
@@ -342,10 +353,22 @@ def _precision(name: str, device: torch.device) -> torch.dtype:
     return torch.float32
 
 
-def _fingerprint(settings: Settings, steps: int, examples: Sequence[Encoded]) -> dict[str, Any]:
+def _fingerprint(trainee: Trainee, settings: Settings, steps: int, examples: Sequence[Encoded]) -> dict[str, Any]:
     """What has to be the same for a run to be continued, by name."""
+    named = {name.replace("_", " "): json.dumps(value, sort_keys=True) for name, value in asdict(settings).items()}
+    return {**named, "steps": steps, "training data": _digest(examples), "base": _mark(trainee)}
+
+
+def _digest(examples: Sequence[Encoded]) -> str:
     data = hashlib.sha256()
     for example in examples:
         data.update(repr((example.ids, example.reads, example.targets, example.source)).encode())
-    named = {name.replace("_", " "): json.dumps(value, sort_keys=True) for name, value in asdict(settings).items()}
-    return {**named, "steps": steps, "training data": data.hexdigest()}
+    return data.hexdigest()
+
+
+def _mark(trainee: Trainee) -> str:
+    """Tells bases of one shape apart, by a few numbers of every tensor."""
+    mark = hashlib.sha256(json.dumps(trainee.config, sort_keys=True).encode())
+    for name, tensor in trainee.model.state_dict().items():
+        mark.update(f"{name} {tensor.flatten()[:: max(1, tensor.numel() // 8)].tolist()}".encode())
+    return mark.hexdigest()

@@ -20,6 +20,7 @@ from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, LoadError, OptionError
 from surefoot.family import FAMILIES, TextEncoder, find_family
 from surefoot.family.head import TwoClassFamily
+from surefoot.mini import locate
 from surefoot.train.vocabulary import cut_vocabulary
 
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
@@ -78,7 +79,7 @@ def make_trainee(
     chat tokens becomes `qwen`, everything else `mini`. `vocabulary`, a number and texts, cuts the vocabulary to its so
     many most frequent tokens and those that the texts use.
     """
-    checkpoint = open_checkpoint(base)
+    checkpoint = open_checkpoint(locate(base))
     tokenizer = _read_tokenizer(checkpoint.folder)
     kind = _choose_family(checkpoint, tokenizer, family)
     checkpoint, prefix = _prepare(checkpoint, layers)
@@ -101,6 +102,11 @@ def make_trainee(
     if vocabulary is not None:
         if kind.name != "mini":
             raise OptionError(f"The vocabulary of the family {kind.name!r} cannot be cut: its token ids are fixed.")
+        if is_prm:
+            raise OptionError(
+                f"{base} is a PRM already, and cutting its vocabulary would cost it the tokens it was trained with. "
+                "Leave the vocabulary as it is."
+            )
         tokenizer, kept = cut_vocabulary(tokenizer, vocabulary[1], vocabulary[0])
         embedding = backbone.get_submodule("embed_tokens")
         embedding.weight = nn.Parameter(embedding.weight.data[kept])

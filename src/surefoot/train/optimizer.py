@@ -43,7 +43,9 @@ def _freeze_rows(embedding: nn.Module, learning: Sequence[int]) -> None:
 
 def make_optimizer(model: RewardModel, settings: Settings) -> torch.optim.AdamW:
     """AdamW over what learns, in four groups: backbone and head, decaying and not."""
-    head_rate = settings.head_learning_rate or HEAD_FACTOR * settings.learning_rate
+    head_rate = settings.head_learning_rate
+    if head_rate is None:
+        head_rate = HEAD_FACTOR * settings.learning_rate
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:

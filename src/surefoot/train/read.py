@@ -1,4 +1,4 @@
-"""Files of training data: JSONL, JSON or either of them gzipped, in any of the shapes known here.
+"""Training data in any of the shapes known here.
 
 The rule: the shape is seen from a row's keys. A row that cannot be used is an error that names file and line; rows
 that are left out on purpose are counted, never lost in silence.
@@ -17,15 +17,14 @@ The question is under `question` or `problem`.
 
 from __future__ import annotations
 
-import gzip
-import json
-import re
-from collections.abc import Collection, Iterable, Iterator
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError, OptionError
+from surefoot.records import read_records
 from surefoot.train.example import (
     Example,
     from_label,
@@ -36,7 +35,9 @@ from surefoot.train.example import (
 )
 from surefoot.train.recipes import compare_with_gold, known_values, make_variants
 
-CHAT_HEAD = re.compile(r"\Asystem\n.*?\nuser\n.*?\nassistant\n", re.DOTALL)
+logger = logging.getLogger("surefoot")
+
+CHAT_START, CHAT_END = "system\n", "\nassistant\n"
 SOLVERS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 
 
@@ -53,28 +54,31 @@ class Reading:
 
 def read_examples(path: str | Path, reading: Reading | None = None) -> list[Example]:
     """All examples of a file, their source named after it."""
-    path, reading = Path(path), reading or Reading()
-    source = path.name.split(".")[0]
+    reading = reading or Reading()
     examples: list[Example] = []
-    for number, row in _rows(path):
+    rows = empty = 0
+    for record in read_records(path):
         try:
-            examples += [_clean(example) for example in _examples(row, source, reading)]
+            found = _examples(record.data, record.split or str(path), reading)
         except InputError as error:
-            raise InputError(f"{path}, line {number}: {error}") from error
+            raise record.wrong(str(error)) from error
+        rows, empty = rows + 1, empty + (not found)
+        examples += [_clean(example) for example in found]
     if not examples:
         raise InputError(f"{path} holds no example to train on.")
+    if empty:
+        logger.info("%s: %d of %d rows give no example.", path, empty, rows)
     return examples
 
 
 def read_questions(path: str | Path) -> set[str]:
     """The keys of a file's questions."""
-    path = Path(path)
     keys = set()
-    for number, row in _rows(path):
+    for record in read_records(path):
         try:
-            keys.add(question_key(_question(row)))
+            keys.add(question_key(_question(record.data)))
         except InputError as error:
-            raise InputError(f"{path}, line {number}: {error}") from error
+            raise record.wrong(str(error)) from error
     return keys
 
 
@@ -83,30 +87,7 @@ def without_questions(examples: Iterable[Example], keys: Collection[str]) -> lis
     return [example for example in examples if question_key(example.question) not in keys]
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows with their line numbers; for a JSON array, with their place in it."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
-            if path.name.removesuffix(".gz").endswith(".json"):
-                found = list(enumerate(json.load(stream), start=1))
-            else:
-                found = [(number, _parsed(path, number, text)) for number, text in enumerate(stream, 1) if text.strip()]
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    for number, row in found:
-        if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number}: expected an object, found {type(row).__name__}.")
-        yield number, row
-
-
-def _parsed(path: Path, number: int, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{path}, line {number}: not JSON ({error}).") from error
-
-
-def _examples(row: dict[str, Any], source: str, reading: Reading) -> list[Example]:
+def _examples(row: Mapping[str, Any], source: str, reading: Reading) -> list[Example]:
     question = _question(row)
     if "ground_truth" in row and any(solver in row for solver in SOLVERS):
         return _solved(row, question, source, reading)
@@ -129,7 +110,7 @@ def _examples(row: dict[str, Any], source: str, reading: Reading) -> list[Exampl
     return [from_label(question, steps, label, source)]
 
 
-def _question(row: dict[str, Any]) -> str:
+def _question(row: Mapping[str, Any]) -> str:
     question = row.get("question", row.get("problem"))
     if not isinstance(question, str) or not question.strip():
         raise InputError("expected `question` or `problem` as text.")
@@ -151,15 +132,30 @@ def _ratings(values: Any) -> list[int | None]:
     return values
 
 
-def _taught(row: dict[str, Any], question: str, steps: list[str], source: str) -> list[Example]:
-    steps = [CHAT_HEAD.sub("", steps[0]), *steps[1:]] if steps else steps
-    example = from_scores(question, steps, _numbers(row["qwen_prm"], "qwen_prm"), source)
+def _taught(row: Mapping[str, Any], question: str, steps: list[str], source: str) -> list[Example]:
+    scores = _numbers(row["qwen_prm"], "qwen_prm")
+    first = _behind_chat(steps)
+    if first is None:
+        return []
+    at, text = first
+    example = from_scores(question, [text, *steps[at + 1 :]], scores[at:], source)
     # The answer is wrong by every test, and the teacher saw no error: one of them is mistaken, and nothing is learnt.
     failed = [row[test] for test in ("is_correct", "last_number_equals_gt") if test in row]
     return [] if example.first_error == -1 and failed and not any(failed) else [example]
 
 
-def _solved(row: dict[str, Any], question: str, source: str, reading: Reading) -> list[Example]:
+def _behind_chat(steps: list[str]) -> tuple[int, str] | None:
+    """The first step of the solution itself and where it stands, if the chat before it was taken for steps too."""
+    if not steps or not steps[0].startswith(CHAT_START):
+        return (0, steps[0]) if steps else None
+    for at, step in enumerate(steps):
+        _, turn, text = step.partition(CHAT_END)
+        if turn:
+            return at, text
+    return None
+
+
+def _solved(row: Mapping[str, Any], question: str, source: str, reading: Reading) -> list[Example]:
     if reading.keep is None:
         raise OptionError(
             "This file holds solutions of every GSM8K test problem, those of ProcessBench among them. Say which "

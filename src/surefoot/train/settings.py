@@ -1,7 +1,8 @@
 """Everything that can be chosen about a training run.
 
-The rule: what is in `Settings` decides the result; what is in `Sitting` (how long to work, how often to look) does not,
-so a run may be continued with another `Sitting`, but not with other `Settings`.
+The rule: what is in `Settings` decides the weights after every step; what is in `Sitting` (how long to work, how often
+to look, what to export) does not, so a run may be continued with another `Sitting`, but not with other `Settings`. The
+best weights are the best of those that were looked at: to get the same ones again, look every so many steps.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class Settings:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise OptionError(f"{name}={getattr(self, name)} must be above 0.")
+        if self.head_learning_rate is not None and not self.head_learning_rate > 0:
+            raise OptionError(f"head_learning_rate={self.head_learning_rate} must be above 0.")
+        if self.freeze_layers < 0:
+            raise OptionError(f"freeze_layers={self.freeze_layers} must not be below 0.")
         if self.steps is not None and self.steps < 1:
             raise OptionError(f"steps={self.steps} trains nothing. Give a number above 0.")
         for name in ("warmup", "floor", "ema"):

@@ -46,11 +46,7 @@ def content(result: BestOfNResult) -> Content:
                 "Accuracy of the solution with the highest score, by how its step scores are made into one number.",
                 svg=figures.choices("Accuracy of the best of N by rule", result, "best"),
             ),
-            Panel(
-                "Votes are weighted",
-                "Accuracy of the answer with the most votes, each solution voting with its score.",
-                svg=figures.choices("Accuracy of weighted votes by rule", result, "weighted"),
-            ),
+            *_votes(result),
             *_histogram(result, rule),
             Panel("All numbers", "95% intervals by bootstrap over problems.", table=Table(head, rows), wide=True),
         ],
@@ -68,14 +64,26 @@ def _cards(result: BestOfNResult, rule: str) -> list[Card]:
     def made(label: str, curve: Curve) -> Card:
         return card(label, curve[last].value, curve[last].interval)
 
-    vote = max(result.weighted, key=lambda name: result.weighted[name][last].value)
+    votes = sorted(result.weighted, key=lambda name: -result.weighted[name][last].value)[:1]
     first = result.best[rule][result.ns[0]]
     return [
         made(f"best of {last} by {rule}".replace("_", " "), result.best[rule]),
-        made(f"vote of {last} by {vote}".replace("_", " "), result.weighted[vote]),
+        *(made(f"vote of {last} by {vote}".replace("_", " "), result.weighted[vote]) for vote in votes),
         made(f"majority of {last}", result.majority),
         made(f"oracle of {last}", result.oracle),
         card("one at random" if result.ns[0] == 1 else f"best of {result.ns[0]}", first.value, first.interval),
+    ]
+
+
+def _votes(result: BestOfNResult) -> list[Panel]:
+    if not result.weighted:
+        return []
+    return [
+        Panel(
+            "Votes are weighted",
+            "Accuracy of the answer with the most votes, each solution voting with its score.",
+            svg=figures.choices("Accuracy of weighted votes by rule", result, "weighted"),
+        )
     ]
 
 

@@ -78,7 +78,8 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
         return []
     right = np.sort([score for score, is_right in decided if is_right])
     wrong = np.sort([score for score, is_right in decided if not is_right])
-    places = [at / POINTS for at in range(POINTS + 1)]
+    low, high = min(0.0, *right[:1], *wrong[:1]), max(1.0, *right[-1:], *wrong[-1:])
+    places = [low + (high - low) * at / POINTS for at in range(POINTS + 1)]
     met = []
     for place in places:
         above, passed = (len(each) - int(np.searchsorted(each, place, side="right")) for each in (right, wrong))
@@ -104,6 +105,7 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
                 xlabel="threshold",
                 ylabel="",
                 mark=(result.threshold, f"used: {result.threshold:.3g}"),
+                xlim=(low, high),
             ),
         ),
         Panel(

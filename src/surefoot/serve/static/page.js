@@ -6,6 +6,8 @@ const LETTERS = "ABCD";
 const AGGREGATIONS = [["mean", "mean"], ["min", "min"], ["final", "final"], ["product", "product"], ["geometric_mean", "geo. mean"]];
 const STATUS = { over_length: "past the limit", not_finite: "not finite" };
 const MARKS = { right: "✓", doubt: "~", wrong: "✗", none: "–" };
+// Between which scores a scale is drawn, and in the middle the one above which a step is right.
+const SCALES = { probability: [0, 0.5, 1], margin: [-1, 0, 1] };
 const WORDS = { right: "right", doubt: "in doubt", wrong: "wrong", none: "not scored" };
 
 const BAKER = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. How much money does she make?";
@@ -19,7 +21,7 @@ const EXAMPLES = [
 ];
 
 const at = (id) => document.getElementById(id);
-const state = { data: null, body: null, running: null };
+const state = { data: null, body: null, running: null, scale: "probability", range: SCALES.probability };
 
 function make(tag, options = {}, ...children) {
   const element = document.createElement(tag);
@@ -100,6 +102,7 @@ async function score(event) {
     const data = await ask("/v1/score", { method: "POST", body: JSON.stringify(body), signal: running.signal });
     state.data = data;
     state.body = body;
+    fitThreshold(data.results);
     render();
     at("said").textContent = data.results.map((result, number) => `Solution ${LETTERS[number]}: ${verdict(result).text}.`).join(" ");
   } catch (error) {
@@ -126,10 +129,32 @@ function number(value) {
   return value !== 0 && Math.abs(value) < 0.0005 ? value.toExponential(1) : value.toFixed(3);
 }
 
+function rangeOf(results) {
+  if (results[0].scale in SCALES) return SCALES[results[0].scale];
+  // A log-ratio has no bounds: it is drawn as far as it goes here.
+  const far = Math.max(0, ...results.flatMap((result) => result.steps.map((step) => Math.abs(step.score ?? 0)))) || 1;
+  return [-far, 0, far];
+}
+
+function share(score) {
+  const [low, , high] = state.range;
+  return Math.min(1, Math.max(0, (score - low) / (high - low)));
+}
+
+function fitThreshold(results) {
+  const scale = results[0].scale;
+  const [low, natural, high] = state.range = rangeOf(results);
+  Object.assign(at("threshold"), { min: low, max: high, step: scale in SCALES ? 0.01 : "any" });
+  // What a person chose stays, unless the scores mean something else now.
+  if (scale !== state.scale) at("threshold").value = natural;
+  state.scale = scale;
+  at("threshold-value").textContent = number(threshold());
+}
+
 function kindOf(score) {
   if (score === null) return "none";
   if (score <= threshold()) return "wrong";
-  return score <= (1 + threshold()) / 2 ? "doubt" : "right";
+  return score <= (state.range[2] + threshold()) / 2 ? "doubt" : "right";
 }
 
 function firstError(result) {
@@ -183,7 +208,7 @@ function stepRow(step, place, first) {
   const value = make("span", { class: "value", text: step.score === null ? STATUS[step.status] || step.status : number(step.score) });
   if (step.score !== null) {
     const bar = make("span", { class: "bar", "aria-hidden": "true" });
-    bar.style.setProperty("--share", Math.min(1, Math.max(0, step.score)));
+    bar.style.setProperty("--share", share(step.score));
     value.append(bar);
   }
   const tag = [`Step ${place + 1}`, step.kind === "answer" ? "the answer" : "", first ? "first error" : ""].filter(Boolean).join(" · ");
@@ -209,14 +234,15 @@ function notesOn(result, solution) {
 function curve(results) {
   // One unit is one pixel, so that letters stay readable on small screens.
   const width = Math.max(280, Math.min(900, at("results").clientWidth - 40));
-  const [height, left, right, top, bottom] = [180, 30, 26, 12, 26];
+  const bounded = state.scale in SCALES;
+  const [height, left, right, top, bottom] = [180, bounded ? 30 : 60, 26, 12, 26];
   const most = Math.max(2, ...results.map((result) => result.steps.length));
   const x = (place) => left + ((width - left - right) * place) / (most - 1);
-  const y = (score) => top + (height - top - bottom) * (1 - Math.min(1, Math.max(0, score)));
+  const y = (score) => top + (height - top - bottom) * (1 - share(score));
   const svg = draw("svg", { class: "curve", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Scores over ${most} steps` });
-  for (const tick of [0, 0.5, 1]) {
+  for (const tick of state.range) {
     svg.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }));
-    svg.append(draw("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, tick.toFixed(1)));
+    svg.append(draw("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, bounded ? tick.toFixed(1) : tick.toPrecision(2)));
   }
   svg.append(draw("line", { class: "limit", x1: left, x2: width - right, y1: y(threshold()), y2: y(threshold()) }));
   const every = Math.ceil(most / 16);
@@ -332,7 +358,7 @@ function start() {
     fields().at(-1).focus();
   });
   at("threshold").addEventListener("input", () => {
-    at("threshold-value").textContent = threshold().toFixed(2);
+    at("threshold-value").textContent = number(threshold());
     if (state.data) render();
   });
   at("theme").addEventListener("click", () => {

@@ -51,13 +51,18 @@ def read_records(source: str | Path) -> Iterator[Record]:
         raise InputError(f"{str(source)!r} is no file and no folder here, nor a hub id such as 'Qwen/ProcessBench'.")
 
 
+def split_name(file: Path) -> str:
+    """The file's name without its ending."""
+    return ENDINGS.sub("", file.name)
+
+
 def _read_file(file: Path) -> Iterator[Record]:
     try:
         raw = file.read_bytes()
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{file} cannot be read: {error}") from error
-    split = ENDINGS.sub("", file.name)
+    split = split_name(file)
     if text.lstrip()[:1] == "[":
         try:
             found = json.loads(text)

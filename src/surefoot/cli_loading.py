@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import surefoot
 from surefoot.calibration import Calibration
-from surefoot.mini import NAME
 
 if TYPE_CHECKING:
     from surefoot import Scorer
 
-MODEL = f"folder or hub id of a PRM, or {NAME}, the small one that comes with Surefoot"
+MODEL = "folder or hub id of a PRM"
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """`--model`, which is the embedded model unless said, and how it is loaded."""
-    parser.add_argument("--model", default=NAME, help=f"{MODEL} ({NAME})")
+    """`--model`, and how it is loaded."""
+    parser.add_argument("--model", required=True, help=MODEL)
     add_loading_options(parser)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from surefoot.cli_loading import MODEL, add_loading_options, loading_options
 from surefoot.errors import MissingDependencyError, OptionError
-from surefoot.mini import NAME
 from surefoot.serve.settings import ModelSource, Settings, read_key
 
 DONE = 0
@@ -43,8 +42,9 @@ def add_serve(commands: Any) -> None:
     parser.add_argument(
         "--model",
         action="append",
+        required=True,
         metavar="[NAME=]MODEL",
-        help=f"{MODEL}, and the name to serve it under; may be repeated ({NAME})",
+        help=f"{MODEL}, and the name to serve it under; may be repeated",
     )
     add_loading_options(parser)
     parser.add_argument("--vllm", metavar="URL", help="a vLLM server that computes; only the tokenizer is read here")
@@ -80,8 +80,8 @@ def _run(options: argparse.Namespace) -> int:
     )
     loading = loading_options(options)
     if options.vllm:
-        _check_vllm(options.model or [], loading)
-    sources = tuple(_source(given, options.vllm, loading) for given in options.model or [NAME])
+        _check_vllm(options.model, loading)
+    sources = tuple(_source(given, options.vllm, loading) for given in options.model)
     plan = Plan(sources, settings, options.log_format, options.log_level)
     serve(plan, host=options.host, port=options.port, workers=options.workers)
     return DONE

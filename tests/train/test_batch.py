@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ import torch
 from surefoot.errors import InputError
 from surefoot.family import FAMILIES, TextEncoder
 from surefoot.family.mini import STEP
-from surefoot.testing import byte_tokenizer_json
-from surefoot.train.batch import Encoded, Mixture, Shape, collate, draw, encode, plan
+from surefoot.testing import byte_tokenizer_json, write_base
+from surefoot.train.batch import Encoded, Mixture, Shape, collate, draw, draw_questions, encode, merge, plan
 from surefoot.train.example import Example, from_label
+from surefoot.train.model import make_trainee
 
 MINI = FAMILIES["mini"]
 
@@ -112,3 +114,59 @@ def test_collated_ids_are_what_was_encoded(bytes_encoder: TextEncoder) -> None:
     encoded, _ = encode([from_label("q", ["step"], 0)], MINI, bytes_encoder, 100)
     batch = collate(encoded, Shape(64, 16))
     assert torch.equal(batch.ids[0, : len(encoded[0].ids)], torch.tensor(encoded[0].ids))
+
+
+def test_merged_examples_get_the_scores_they_get_alone(tmp_path: Path) -> None:
+    trainee = make_trainee(write_base(tmp_path / "base"))
+    steps = ["3 * 4 = 12.", "12 + 5 = 17.", "So it is 17."]
+    found = [
+        from_label("How much is 3 * 4 + 5?", steps, -1),
+        from_label("How much is 3 * 4 + 5?", [steps[0], "12 - 5 = 7."], 1),
+        from_label("How much is 3 * 4 + 5?", ["3 + 4 = 7."], 0),
+        from_label("Another question?", ["It is another."], -1),
+    ]
+    examples, _ = encode(found, trainee.family, trainee.encoder, 500)
+    shape = Shape(2048, 16)
+    rows = merge(examples, range(4), 500, 0, 0)
+    assert sorted(len(row.reads) for row in rows) == [1, 5], "a step that two of them share is read once"
+    assert sum(len(row.ids) for row in rows) < sum(len(example.ids) for example in examples)
+    with torch.no_grad():
+        alone = {
+            (example.ids[: read + 1]): float(score)
+            for example in examples
+            for read, score in zip(example.reads, trainee.model(collate([example], shape)), strict=True)
+        }
+        together = trainee.model(collate(rows, shape)).tolist()
+    paths = [path for row in rows for path in _paths(row)]
+    assert together == pytest.approx([alone[path] for path in paths], abs=1e-5)
+    targets = [target for row in rows for target in row.targets]
+    assert sorted(targets) == [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def _paths(row: Encoded) -> list[tuple[int, ...]]:
+    """What stands before each place to read, itself included."""
+    ends = row.tree.ends if row.tree else (len(row.ids),) * len(row.ids)
+    return [tuple(row.ids[at] for at in range(read + 1) if read < ends[at]) for read in row.reads]
+
+
+def test_rows_keep_to_the_limit() -> None:
+    examples = [Encoded((1, 2, *range(at, at + 10)), (5,), (1.0,), "s", False, 2) for at in range(10, 60, 10)]
+    rows = merge(examples, range(5), 24, 0, 0)
+    assert sorted(len(row.ids) for row in rows) == [12, 22, 22]
+
+
+def test_questions_bring_as_many_right_solutions_as_wrong_ones() -> None:
+    kinds = [("a", True), ("a", True), *[("a", False)] * 8, *[("b", False)] * 5, ("c", True)]
+    examples = [
+        Encoded((ord(name), at), (1,), (0.0 if wrong else 1.0,), "s", wrong, 1)
+        for at, (name, wrong) in enumerate(kinds)
+    ]
+    (drawn,) = draw_questions(examples, Mixture({"s": 1.0}), 0, 0)
+    assert Counter(kinds[at] for at in drawn) == {("a", True): 2, ("a", False): 2, ("b", False): 1, ("c", True): 1}
+    first, second = draw_questions(examples, Mixture({"s": 2.0}), 0, 0)
+    assert len(first) == len(second) == 6
+    assert first != second, "other right solutions the second time"
+    half = [
+        at for epoch in range(40) for layer in draw_questions(examples, Mixture({"s": 0.5}), 0, epoch) for at in layer
+    ]
+    assert 80 <= len(half) <= 160

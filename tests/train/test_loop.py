@@ -90,7 +90,7 @@ def test_the_rule_is_learnt_and_the_export_gives_the_same_scores(
         prompt = trainee.family.render(trainee.encoder, example.question, example.steps)
         places = torch.tensor(prompt.reads)
         with torch.no_grad():
-            margin = trainee.model(torch.tensor([prompt.ids]), torch.zeros_like(places), places)
+            margin = trainee.model(Batch(torch.tensor([prompt.ids]), torch.zeros_like(places), places, places))
         assert scores == pytest.approx(margin.sigmoid().tolist(), abs=1e-5)
 
 
@@ -279,6 +279,19 @@ def test_a_second_interrupt_ends_at_once(llama: Path, tmp_path: Path, monkeypatc
     assert snapshot.last(tmp_path / "out" / "checkpoints") is None
 
 
+def test_solutions_of_one_question_are_learnt_from_together(llama: Path, tmp_path: Path) -> None:
+    examples = [replace(example, question=f"question {at % 6}") for at, example in enumerate(rule(60))]
+    settings = replace(FAST, share=True, mixture=Mixture({"rule": 2.5}))
+    whole = train(make_trainee(llama), examples, tmp_path / "whole", settings, QUIET, held_out=rule(40, seed=1))
+    assert whole.quality is not None
+    assert whole.quality.step_auc is not None
+    assert whole.quality.step_auc > 0.9
+    for _ in range(2):
+        train(make_trainee(llama), examples, tmp_path / "parts", settings, replace(QUIET, steps=20))
+    parts = train(make_trainee(llama), examples, tmp_path / "parts", settings, QUIET)
+    assert same(weights(parts.folder), weights(whole.folder))
+
+
 def test_the_seed_decides(llama: Path, tmp_path: Path) -> None:
     settings = replace(TEN, steps=3)
     one, two = run(llama, tmp_path / "one", settings), run(llama, tmp_path / "two", settings)
@@ -339,7 +352,7 @@ def test_steps_behind_the_first_error_carry_no_gradient(llama: Path) -> None:
         trainee = make_trainee(llama)
         encoded, _ = encode(examples, trainee.family, trainee.encoder, 128)
         batch = collate(encoded, Shape(256, 16))
-        margin = trainee.model(batch.ids, batch.rows, batch.columns)
+        margin = trainee.model(batch)
         torch.nn.functional.binary_cross_entropy_with_logits(margin, batch.targets).backward()  # type: ignore[no-untyped-call]
         return {name: p.grad for name, p in trainee.model.named_parameters() if p.grad is not None}
 

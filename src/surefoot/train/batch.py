@@ -2,21 +2,26 @@
 
 The rule: which examples an epoch holds, and in which batches, follows from the seed and the epoch's number alone; so a
 run can go on from any batch without having kept a list. Padding stands behind the tokens, where causal attention never
-looks, so no mask is needed. An example ends with its last target: what comes behind cannot be learnt from.
+looks. An example ends with its last target: what comes behind cannot be learnt from. Examples of one question can be
+merged into one row, a trie as in the engine: what they share is computed once, and is no difference between them.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from surefoot.engine.pack import build_trie
 from surefoot.errors import InputError, OptionError
 from surefoot.family import Family, TextEncoder
+from surefoot.prompt import Prompt
 from surefoot.train.example import WRONG_BELOW, Example
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 WINDOW = 50
@@ -25,13 +30,30 @@ WINDOW = 50
 
 @dataclass(frozen=True)
 class Encoded:
-    """An example as the model reads it: ids, and the positions that have a target."""
+    """An example as the model reads it: ids, and the places that have a target. Or several of one question, merged."""
 
     ids: tuple[int, ...]
     reads: tuple[int, ...]
     targets: tuple[float, ...]
     source: str
     wrong: bool
+    prefix: int = 0
+    """Tokens of the question, which other examples may share."""
+    tree: Tree | None = None
+    """How the tokens hang together, if several examples were merged."""
+
+    @property
+    def question(self) -> tuple[int, ...]:
+        """What two examples of one question have in common."""
+        return self.ids[: self.prefix]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A trie in depth-first order: token q sees token k when `k <= q < ends[k]` (see `engine.pack`)."""
+
+    positions: tuple[int, ...]
+    ends: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -42,11 +64,20 @@ class Batch:
     rows: Tensor
     columns: Tensor
     targets: Tensor
+    positions: Tensor | None = None
+    seen: Tensor | None = None
+    """Which token sees which, where a row is a tree; without it each sees all before it."""
 
     @property
     def tokens(self) -> int:
         """Positions to compute, padding included."""
         return self.ids.numel()
+
+    def to(self, device: torch.device) -> Batch:
+        """The same, there."""
+        return Batch(
+            *(None if part is None else part.to(device) for part in vars(self).values())  # type: ignore[arg-type]
+        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +132,8 @@ def encode(
             continue
         reads, targets = zip(*pairs, strict=True)
         wrong = any(target < WRONG_BELOW for target in targets)
-        encoded.append(Encoded(prompt.ids[: reads[-1] + 1], reads, targets, example.source, wrong))
+        ids = prompt.ids[: reads[-1] + 1]
+        encoded.append(Encoded(ids, reads, targets, example.source, wrong, prompt.prefix))
     return encoded, left_out
 
 
@@ -124,6 +156,67 @@ def draw(examples: Sequence[Encoded], mixture: Mixture, seed: int, epoch: int) -
         drawn += _some(wrong, min(size * share, most * len(wrong)), rng)
     rng.shuffle(drawn)
     return drawn
+
+
+def draw_questions(examples: Sequence[Encoded], mixture: Mixture, seed: int, epoch: int) -> list[list[int]]:
+    """The indices of the examples that this epoch holds: by question, its wrong solutions and as many right ones.
+
+    A source's weight is how often each of its questions comes, on average; what comes a second time stands in a second
+    list, and so on. Of a question there are at most `most_repeats` wrong solutions at a time, and at least one right
+    one where there is any.
+    """
+    rng = random.Random(f"questions/{seed}/{epoch}")
+    groups: dict[tuple[str, tuple[int, ...]], tuple[list[int], list[int]]] = {}
+    for at, example in enumerate(examples):
+        groups.setdefault((example.source, example.question), ([], []))[example.wrong].append(at)
+    layers: list[list[int]] = []
+    for (source, _), (right, wrong) in groups.items():
+        times, part = divmod(mixture.weights.get(source, 1.0), 1)
+        for time in range(int(times) + (rng.random() < part)):
+            some = rng.sample(wrong, min(len(wrong), mixture.most_repeats))
+            if time == len(layers):
+                layers.append([])
+            layers[time] += some + rng.sample(right, min(len(right), max(1, len(some))))
+    return layers
+
+
+def merge(examples: Sequence[Encoded], indices: Sequence[int], limit: int, seed: int, epoch: int) -> list[Encoded]:
+    """Rows of examples that share a question, each of at most `limit` tokens unless one alone has more."""
+    rng = random.Random(f"merge/{seed}/{epoch}")
+    groups: dict[tuple[int, ...], list[Encoded]] = {}
+    for at in indices:
+        groups.setdefault(examples[at].question, []).append(examples[at])
+    rows: list[Encoded] = []
+    for group in groups.values():
+        rng.shuffle(group)
+        waiting: list[Encoded] = []
+        size = 0
+        for example in group:
+            new = len(example.ids) - example.prefix
+            if waiting and size + new > limit:
+                rows.append(_merged(waiting))
+                waiting, size = [], 0
+            size += new if waiting else len(example.ids)
+            waiting.append(example)
+        rows.append(_merged(waiting))
+    rng.shuffle(rows)
+    return rows
+
+
+def _merged(examples: Sequence[Encoded]) -> Encoded:
+    """The trie of the examples. A place that several of them read has the mean of their targets."""
+    if len(examples) == 1:
+        return examples[0]
+    trie = build_trie([Prompt(example.ids, example.reads, example.prefix) for example in examples], sys.maxsize)
+    targets: dict[int, list[float]] = {}
+    for example, places in zip(examples, trie.reads, strict=True):
+        for place, target in zip(places.tolist(), example.targets, strict=True):
+            targets.setdefault(place, []).append(target)
+    reads = sorted(targets)
+    means = tuple(sum(targets[place]) / len(targets[place]) for place in reads)
+    tree = Tree(tuple(trie.positions.tolist()), tuple(trie.ends.tolist()))
+    wrong = any(example.wrong for example in examples)
+    return Encoded(tuple(trie.ids.tolist()), tuple(reads), means, "", wrong, examples[0].prefix, tree)
 
 
 def _some(indices: list[int], count: float, rng: random.Random) -> list[int]:
@@ -167,7 +260,26 @@ def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0) -> Batch:
     places = [(row, read) for row, example in enumerate(examples) for read in example.reads]
     rows, columns = torch.tensor(places, dtype=torch.long).T
     targets = torch.tensor([target for example in examples for target in example.targets], dtype=torch.float32)
-    return Batch(ids, rows.contiguous(), columns.contiguous(), targets)
+    batch = Batch(ids, rows.contiguous(), columns.contiguous(), targets)
+    return (
+        batch if all(example.tree is None for example in examples) else replace(batch, **_trees(examples, *ids.shape))
+    )
+
+
+def _trees(examples: Sequence[Encoded], count: int, length: int) -> dict[str, Tensor]:
+    """Positions and what is seen; padding sees itself alone, so that no row of the mask is empty."""
+    import torch
+
+    places = torch.arange(length)
+    positions = places.repeat(count, 1)
+    ends = positions + 1
+    for row, example in enumerate(examples):
+        tokens = len(example.ids)
+        tree = example.tree or Tree(tuple(range(tokens)), (tokens,) * tokens)
+        positions[row, :tokens] = torch.tensor(tree.positions)
+        ends[row, :tokens] = torch.tensor(tree.ends)
+    seen = (places[None, None, :] <= places[None, :, None]) & (places[None, :, None] < ends[:, None, :])
+    return {"positions": positions, "seen": seen[:, None]}
 
 
 def _padded(length: int, shape: Shape) -> int:

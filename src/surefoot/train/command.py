@@ -63,6 +63,7 @@ def add_train_command(commands: Any) -> None:
     add("--accumulate", type=int, default=1, metavar="N", help="batches to an optimiser step")
     add("--max-tokens", type=int, default=1024, metavar="N", help="steps that end past it are left out (1024)")
     add("--wrong-share", type=float, metavar="S", help="aim at this share of wrong solutions in every file")
+    add("--share", action="store_true", help="merge solutions of one question, as many right as wrong ones")
     add("--most-repeats", type=int, default=4, metavar="N", help="no row is drawn more often for it (4)")
     add("--wrong-weight", type=float, default=1.0, metavar="W", help="how much more a wrong step counts in the loss")
     add("--freeze-embeddings", action="store_true", help="all but those of the tokens that training adds")
@@ -118,6 +119,7 @@ def run_train(options: argparse.Namespace) -> int:
         precision=options.precision,
         gradient_checkpointing=options.gradient_checkpointing,
         seed=options.seed,
+        share=options.share,
         shape=Shape(options.batch_tokens, options.multiple, options.fixed_rows),
         mixture=Mixture(
             {split_name(path): weight for path, weight in sources}, options.wrong_share, options.most_repeats

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -25,7 +26,7 @@ from tqdm import tqdm
 from surefoot.engine.machine import cpu_announces, runs_on_cpu
 from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
-from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, encode, plan
+from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_questions, encode, merge, plan
 from surefoot.train.example import Example
 from surefoot.train.export import as_stored, export, move_threshold
 from surefoot.train.interrupt import Interrupt
@@ -122,10 +123,17 @@ class _Run:
             logger.warning("%d %s examples %s %d tokens; left out.", left_out, what, lack, limit)
         return encoded
 
-    def _batches(self, epoch: int) -> list[list[int]]:
+    def _batches(self, epoch: int) -> list[list[Encoded]]:
         settings = self.settings
-        indices = draw(self.examples, settings.mixture, settings.seed, epoch)
-        return plan(self.examples, indices, settings.shape, settings.seed, epoch)
+        if settings.share:
+            limit = min(settings.max_tokens, settings.shape.tokens)
+            layers = draw_questions(self.examples, settings.mixture, settings.seed, epoch)
+            rows = [row for layer in layers for row in merge(self.examples, layer, limit, settings.seed, epoch)]
+            random.Random(f"rows/{settings.seed}/{epoch}").shuffle(rows)
+        else:
+            rows = [self.examples[at] for at in draw(self.examples, settings.mixture, settings.seed, epoch)]
+        planned = plan(rows, range(len(rows)), settings.shape, settings.seed, epoch)
+        return [[rows[at] for at in batch] for batch in planned]
 
     def _stream(self) -> Iterator[Batch]:
         """Batches from where the run stands, epoch after epoch."""
@@ -134,13 +142,10 @@ class _Run:
             if not batches:
                 raise InputError("The weights of the sources leave nothing to train on.")
             while self.batch < len(batches):
-                chosen = [self.examples[at] for at in batches[self.batch]]
+                chosen = batches[self.batch]
                 self.batch += 1
-                yield self._moved(collate(chosen, self.settings.shape))
+                yield collate(chosen, self.settings.shape).to(self.device)
             self.epoch, self.batch = self.epoch + 1, 0
-
-    def _moved(self, batch: Batch) -> Batch:
-        return Batch(*(getattr(batch, name).to(self.device) for name in ("ids", "rows", "columns", "targets")))
 
     # --- the steps ---------------------------------------------------------------------------------------------------
 
@@ -183,7 +188,7 @@ class _Run:
         loss_sum = 0.0
         for batch, weight in zip(batches, weights, strict=True):
             with self._autocast():
-                margin = self.model(batch.ids, batch.rows, batch.columns)
+                margin = self.model(batch)
             losses = binary_cross_entropy_with_logits(margin.float(), batch.targets, reduction="none")
             loss = (losses * weight).sum() / total
             loss.backward()  # type: ignore[no-untyped-call]
@@ -232,9 +237,9 @@ class _Run:
         shape = Shape(self.settings.shape.tokens, self.settings.shape.multiple)
         judged: dict[int, Judged] = {}
         for indices in plan(examples, range(len(examples)), shape, 0, 0):
-            batch = self._moved(collate([examples[at] for at in indices], shape))
+            batch = collate([examples[at] for at in indices], shape).to(self.device)
             with self._autocast():
-                scores = self.model(batch.ids, batch.rows, batch.columns).float().sigmoid().tolist()
+                scores = self.model(batch).float().sigmoid().tolist()
             for at in indices:
                 count = len(examples[at].reads)
                 judged[at] = Judged(tuple(scores[:count]), examples[at].targets)

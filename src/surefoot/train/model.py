@@ -20,6 +20,7 @@ from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, LoadError, OptionError
 from surefoot.family import FAMILIES, TextEncoder, find_family
 from surefoot.family.head import TwoClassFamily
+from surefoot.train.batch import Batch
 from surefoot.train.vocabulary import cut_vocabulary
 
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
@@ -33,9 +34,12 @@ class RewardModel(nn.Module):
         self.model = backbone
         self.score = nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.ReLU(), nn.Linear(hidden_size, 2))
 
-    def forward(self, ids: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    def forward(self, batch: Batch) -> Tensor:
         """How much more `right` than `wrong` weighs at each place to read: its sigmoid is the score."""
-        hidden = self.model(input_ids=ids, use_cache=False).last_hidden_state[rows, columns]
+        found = self.model(
+            input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.seen, use_cache=False
+        )
+        hidden = found.last_hidden_state[batch.rows, batch.columns]
         with torch.autocast(hidden.device.type, enabled=False):
             wrong, right = self.score(hidden.float()).unbind(-1)
         margin: Tensor = right - wrong

@@ -48,6 +48,8 @@ class Settings:
     precision: str = "auto"
     gradient_checkpointing: bool = False
     seed: int = 0
+    share: bool = False
+    """Whether solutions of one question are merged, drawn by question with as many right as wrong ones."""
     shape: Shape = field(default_factory=Shape)
     mixture: Mixture = field(default_factory=lambda: Mixture({}))
 

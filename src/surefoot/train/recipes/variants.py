@@ -13,27 +13,29 @@ from surefoot.train.recipes.corrupt import KINDS, corrupt
 from surefoot.train.recipes.style import pick_style, write
 from surefoot.train.recipes.worked import parse_worked
 
+SPOILED = 3
+"""Wrong ones to a right one that is written in the same words up to the error."""
+
 
 def make_variants(question: str, answer: str, *, count: int = 4, seed: int = 0, source: str = "gsm8k") -> list[Example]:
-    """`count` examples of a GSM8K row, every second one wrong. Rows in which something does not hold give none."""
+    """`count` examples of a GSM8K row: a right one, then wrong ones that differ from it only from their error on, then
+    the same in another style. Rows in which something does not hold give none."""
     worked = parse_worked(question, answer)
     if worked is None:
         return []
     rng = random.Random(f"{seed}/{question}")
-    kinds = rng.sample(KINDS, len(KINDS))
+    kinds: list[str] = []
     examples = []
     for number in range(count):
-        style = pick_style(rng)
-        if number % 2 == 0:
-            steps, label = write(worked.lines, worked.answer, style, rng)
+        if number % (SPOILED + 1) == 0:
+            style, words = pick_style(rng), rng.random()
+            steps, label = write(worked.lines, worked.answer, style, random.Random(words))
         else:
-            spoiled = None
+            kinds, spoiled = kinds or rng.sample(KINDS, len(KINDS)), None
             while spoiled is None and kinds:
                 spoiled = corrupt(worked, kinds.pop(), rng)
             if spoiled is None:
                 continue
-            steps, label = write(spoiled.lines, spoiled.answer, style, rng, spoiled.label)
-        if not kinds:
-            kinds = rng.sample(KINDS, len(KINDS))
+            steps, label = write(spoiled.lines, spoiled.answer, style, random.Random(words), spoiled.label)
         examples.append(from_label(worked.question, steps, label, source))
     return examples

@@ -241,6 +241,7 @@ def test_best_of_n_from_ready_made_scores(tmp_path: Path, capsys: pytest.Capture
         ([], "Give either --model, or --scores"),
         (["--model", "m", "--scores", "s"], "Give either --model, or --scores"),
         (["--model", "m", "--cache", "c", "--no-cache"], "not both"),
+        (["--model", "m", "--threshold", "0.4", "--tune-on", "gsm8k"], "--threshold, or --tune-on"),
         (["--model", "m", "--split", "omnimath"], "has no split omnimath"),
         (["--model", "m", "--tune-on", "omnimath"], "no such split is read"),
         (["--scores", "nothing"], "line 1: expected `nothing` as a list of numbers"),

@@ -182,13 +182,17 @@ def test_many_who_leave_do_not_pile_up(engine: Engine) -> None:
     batcher.close()
 
 
-def test_one_bad_prompt_does_not_spoil_its_slice(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("number", "kind"), [(666, RuntimeError), (400, ServiceError)], ids=["here", "elsewhere"])
+def test_one_bad_prompt_does_not_spoil_its_slice(
+    engine: Engine, caplog: pytest.LogCaptureFixture, number: int, kind: type[Exception]
+) -> None:
+    """Whether the engine here fails on it, or one elsewhere refuses it."""
     batcher = Batcher(engine, linger=0.1)
     engine.go.set()
-    tickets = [batcher.submit([prompt(1), prompt(666)]), batcher.submit([prompt(2)])]
+    tickets = [batcher.submit([prompt(1), prompt(number)]), batcher.submit([prompt(2)])]
     good, bad = tickets[0].future.result(20)
     assert good == [1.0]
-    assert isinstance(bad, RuntimeError)
+    assert isinstance(bad, kind)
     assert tickets[1].future.result(20) == [[2.0]]
     assert "failed on a prompt of 10 tokens" in caplog.text
     batcher.close()
@@ -200,17 +204,6 @@ def test_an_engine_that_is_elsewhere_and_gone_is_asked_once(engine: Engine) -> N
     rows = batcher.submit([prompt(1), prompt(503)]).future.result(20)
     assert all(isinstance(row, UnreachableError) for row in rows)
     assert len(engine.slices) == 1
-    batcher.close()
-
-
-def test_what_an_engine_elsewhere_refuses_spoils_nothing_else(engine: Engine) -> None:
-    batcher = Batcher(engine, linger=0.1)
-    engine.go.set()
-    tickets = [batcher.submit([prompt(1), prompt(400)]), batcher.submit([prompt(2)])]
-    good, bad = tickets[0].future.result(20)
-    assert good == [1.0]
-    assert isinstance(bad, ServiceError)
-    assert tickets[1].future.result(20) == [[2.0]]
     batcher.close()
 
 

@@ -23,6 +23,7 @@ from surefoot.evaluate.answers import AnswerBook, Grouping
 from surefoot.evaluate.choose import NO_ANSWER, Pool
 from surefoot.evaluate.envelope import envelope
 from surefoot.evaluate.interval import Bootstrap, Interval, Numbers
+from surefoot.evaluate.reliability import are_probabilities
 from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
 from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_rows
 
@@ -153,7 +154,9 @@ def best_of_n(
     groups: dict[str, list[Rollout]] = {}
     for row in asked:
         groups.setdefault(row.group, []).append(row)
-    probabilities = _are_probabilities(asked) if scorer is None else scorer.scale == "probability"
+    # Of ready-made scores nobody says what they are; one outside 0..1 settles it.
+    ready = (score for row in asked for score in row.scores or ())
+    probabilities = are_probabilities(ready) if scorer is None else scorer.scale == "probability"
     rules = [rule for rule in RULES if probabilities or rule not in FOR_PROBABILITIES]
     together = [row for group in groups.values() for row in group]
     sizes = _sizes(ns, groups)
@@ -202,11 +205,6 @@ def best_of_n(
         candidates=tuple(candidates),
         calibration=calibration_of(scorer),
     )
-
-
-def _are_probabilities(rows: Iterable[Rollout]) -> bool:
-    """Of ready-made scores nobody says what they are; one outside 0..1 settles it."""
-    return all(score is None or 0.0 <= score <= 1.0 for row in rows for score in row.scores or ())
 
 
 def _sizes(ns: Sequence[int] | None, groups: Mapping[str, Sequence[Rollout]]) -> tuple[int, ...]:

@@ -92,7 +92,7 @@ def calibrate(
     asked = as_rows(rows, ProcessBenchRow, partial(labelled_rows, scores=scores if scorer is None else None))
     found = score_labelled(scorer, asked, cache=cache, progress=progress)
     known = [known_steps(row.steps, each.scores, row.label) for row, each in zip(asked, found, strict=True)]
-    if not are_probabilities(known):
+    if not are_probabilities(score for solution in known for score, _ in solution):
         raise InputError("A score lies outside 0..1. Only probabilities can be calibrated.")
     fitted = _fit(known, method, bias)
     before = reliability(known, bins=bins, kind=kind, bootstrap=bootstrap)

@@ -67,9 +67,9 @@ def known_steps(steps: Sequence[str], scores: Sequence[float | None], label: int
     ]
 
 
-def are_probabilities(solutions: Iterable[Sequence[Known]]) -> bool:
-    """Whether every score lies in 0..1."""
-    return all(0.0 <= score <= 1.0 for solution in solutions for score, _ in solution)
+def are_probabilities(scores: Iterable[float | None]) -> bool:
+    """Whether every score lies in 0..1; one that is missing says nothing."""
+    return all(score is None or 0.0 <= score <= 1.0 for score in scores)
 
 
 def reliability(
@@ -85,7 +85,7 @@ def reliability(
     if kind not in ("width", "mass"):
         raise OptionError(f"kind={kind!r} is not offered. Choose 'width' or 'mass'.")
     solutions = [solution for solution in solutions if solution]
-    if not solutions or not are_probabilities(solutions):
+    if not solutions or not are_probabilities(score for solution in solutions for score, _ in solution):
         return None
     scores = np.array([score for solution in solutions for score, _ in solution])
     right = np.array([right for solution in solutions for _, right in solution], dtype=np.float64)

@@ -199,7 +199,6 @@ def merge(examples: Sequence[Encoded], indices: Sequence[int], limit: int, seed:
             size += new if waiting else len(example.ids)
             waiting.append(example)
         rows.append(_merged(waiting))
-    rng.shuffle(rows)
     return rows
 
 

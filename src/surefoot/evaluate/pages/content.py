@@ -7,7 +7,7 @@ HTML already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from surefoot.evaluate.interval import Interval
@@ -17,6 +17,13 @@ from surefoot.evaluate.tables import percent, reliability_rows
 
 KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))
 """What a labelled solution may turn out to be: the filters of the page."""
+
+
+def thresholds(scores: Iterable[float], points: int) -> list[float]:
+    """Where a curve over thresholds is drawn: from 0 to 1, and further where scores lie further."""
+    seen = [0.0, 1.0, *scores]
+    low, high = min(seen), max(seen)
+    return [low + (high - low) * at / points for at in range(points + 1)]
 
 
 @dataclass(frozen=True)

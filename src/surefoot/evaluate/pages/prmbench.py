@@ -18,6 +18,7 @@ from surefoot.evaluate.pages.content import (
     calibration_card,
     calibration_panel,
     card,
+    thresholds,
 )
 from surefoot.evaluate.pages.figures import Line
 from surefoot.evaluate.prmbench import Decisions, PRMBenchResult, has_gap
@@ -78,8 +79,7 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
         return []
     right = np.sort([score for score, is_right in decided if is_right])
     wrong = np.sort([score for score, is_right in decided if not is_right])
-    low, high = min(0.0, *right[:1], *wrong[:1]), max(1.0, *right[-1:], *wrong[-1:])
-    places = [low + (high - low) * at / POINTS for at in range(POINTS + 1)]
+    places = thresholds((score for score, _ in decided), POINTS)
     met = []
     for place in places:
         above, passed = (len(each) - int(np.searchsorted(each, place, side="right")) for each in (right, wrong))
@@ -105,7 +105,7 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
                 xlabel="threshold",
                 ylabel="",
                 mark=(result.threshold, f"used: {result.threshold:.3g}"),
-                xlim=(low, high),
+                xlim=(places[0], places[-1]),
             ),
         ),
         Panel(

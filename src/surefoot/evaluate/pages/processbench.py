@@ -19,6 +19,7 @@ from surefoot.evaluate.pages.content import (
     calibration_card,
     calibration_panel,
     card,
+    thresholds,
 )
 from surefoot.evaluate.pages.figures import Line
 from surefoot.evaluate.processbench import GroupResult, Judgement, ProcessBenchResult, Share
@@ -84,9 +85,7 @@ def _sweep(result: ProcessBenchResult) -> list[Panel]:
     stretches = result.sweep()
     if not stretches:
         return []
-    scores = [score for item in result.judgements for score in item.scores if score is not None]
-    low, high = min(0.0, *scores), max(1.0, *scores)
-    places = [low + (high - low) * at / POINTS for at in range(POINTS + 1)]
+    places = thresholds((score for item in result.judgements for score in item.scores if score is not None), POINTS)
     starts = [stretch.low for stretch in stretches]
     met = [stretches[max(0, bisect_right(starts, place) - 1)] for place in places]
     drawn = [
@@ -106,7 +105,7 @@ def _sweep(result: ProcessBenchResult) -> list[Panel]:
                 xlabel="threshold",
                 ylabel="",
                 mark=(result.threshold, f"used: {result.threshold:.3g}"),
-                xlim=(low, high),
+                xlim=(places[0], places[-1]),
             ),
         )
     ]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +21,8 @@ import pytest
 import surefoot
 from serving import Command
 from surefoot.cli import main
+from surefoot.serve.server import load_models
+from surefoot.serve.settings import ModelSource
 
 
 def questions(count: int) -> list[tuple[str, list[str]]]:
@@ -68,6 +71,23 @@ def test_sigterm_loses_nothing_that_was_accepted(checkpoint: Path, scorer: suref
     assert sum(row.get("status") == 200 and row.get("items") == 1 for row in logged) == len(good)
     # Who was not answered was never let in: the connection was refused, or closed before anything was read.
     assert all(isinstance(reply, httpx.TransportError) for reply in replies if not isinstance(reply, httpx.Response))
+
+
+def test_the_thread_that_loads_does_not_stay(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its OpenMP threads would stand beside those of the engine and halve its speed."""
+    load, loaders = surefoot.load, []
+
+    def watched(*args: Any, **options: Any) -> surefoot.Scorer:
+        loaders.append(threading.current_thread())
+        return load(*args, **options)
+
+    monkeypatch.setattr(surefoot, "load", watched)
+    (found,) = load_models([ModelSource(str(checkpoint), "one")])
+    assert (found.name, found.score(*questions(1)[0]).status) == ("one", "scored")
+    with pytest.raises(surefoot.SurefootError, match="nowhere"):
+        load_models([ModelSource("nowhere", "two")])
+    assert len(loaders) == 2
+    assert not any(loader.is_alive() for loader in loaders)
 
 
 @contextmanager

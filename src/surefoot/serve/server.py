@@ -12,8 +12,10 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.context import SpawnProcess
 from types import FrameType
@@ -68,7 +70,27 @@ def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000, workers: int
 
 
 def load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
-    """The models, under the names that callers see."""
+    """The models, under the names that callers see; loaded by a thread that has ended when they are there.
+
+    Every thread that has ever computed keeps a pool of OpenMP threads as long as it lives. With more of those than
+    cores, they sleep at every barrier instead of waiting awake: beside the pool of a main thread that loaded the
+    model, the engine would take twice as long.
+    """
+    loaded: Future[list[Scorer]] = Future()
+
+    def load() -> None:
+        try:
+            loaded.set_result(_load_models(sources))
+        except BaseException as error:
+            loaded.set_exception(error)
+
+    loader = threading.Thread(target=load, name="surefoot-load", daemon=True)
+    loader.start()
+    loader.join()
+    return loaded.result()
+
+
+def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
     scorers = []
     for source in sources:
         if source.vllm is None:

@@ -102,6 +102,7 @@ def spread(values: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=0, help="layers of Qwen2.5-0.5B's shapes; 0: a small model")
+    parser.add_argument("--model", help="a checkpoint instead of one that is made")
     parser.add_argument("--callers", type=int, default=64)
     parser.add_argument("--questions", type=int, default=16)
     parser.add_argument("--samples", type=int, default=8)
@@ -109,11 +110,11 @@ def main() -> None:
     parser.add_argument("--rollouts", type=Path, help="JSONL with question and steps")
     parser.add_argument("--with-vllm", action="store_true", help="vLLM's server on the same work (see vllm_server.py)")
     options = parser.parse_args()
+    sizes = {**SIZES_HALF_B, "num_hidden_layers": options.layers} if options.layers else SMALL
     groups = load_groups(options.rollouts, options.questions, options.samples)
     items: list[Item] = [(question, steps) for question, solutions in groups for steps in solutions]
     with tempfile.TemporaryDirectory() as place:
-        sizes = {**SIZES_HALF_B, "num_hidden_layers": options.layers} if options.layers else SMALL
-        folder = write_qwen_checkpoint(Path(place) / "model", **sizes)
+        folder = options.model or write_qwen_checkpoint(Path(place) / "model", **sizes)
         scorer = surefoot.load(folder)
         results = scorer.score_many(items)
         expected = [result.step_scores for result in results]

@@ -87,7 +87,7 @@ def test_an_announced_request_is_waited_for(engine: Engine) -> None:
 def test_a_small_request_does_not_wait_for_a_large_one(engine: Engine) -> None:
     batcher = Batcher(engine, linger=0, slice_seconds=0)  # slices as small as they get: 512 tokens, at most twice that
     held(engine, batcher)
-    large = batcher.submit([prompt(number, tokens=100) for number in range(200)])
+    large = batcher.submit([prompt(number, tokens=100, shared=0) for number in range(200)])
     small = batcher.submit([prompt(777, question=2)])
     engine.go.set()
     assert small.future.result(20) == [[777.0]]
@@ -122,6 +122,33 @@ def test_a_question_is_kept_together_whoever_asks(engine: Engine) -> None:
     for part in engine.slices[1:]:
         questions = [prompt.ids[0] for prompt in part]
         assert all(questions.count(question) == 4 for question in set(questions))
+
+
+def test_a_question_is_cut_where_it_is_longer_than_a_long_prompt(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0, slice_seconds=0)
+    held(engine, batcher)
+    ticket = batcher.submit([prompt(9, tokens=250, shared=50) for _ in range(60)])
+    engine.go.set()
+    ticket.future.result(20)
+    batcher.close()
+    # 50 tokens that all share and 20 times 200 fit into 4,096.
+    assert [len(part) for part in engine.slices[1:]] == [20, 20, 20]
+
+
+@pytest.mark.parametrize(("tokens_a_second", "slices"), [(1_000, [10]), (1_000_000, [2, 2, 2, 2, 2])])
+def test_work_is_left_for_the_time_that_answers_travel(
+    engine: Engine, tokens_a_second: float, slices: list[int]
+) -> None:
+    batcher = Batcher(engine, linger=0, slice_seconds=60)
+    held(engine, batcher)
+    batcher.rate = tokens_a_second
+    tickets = [batcher.submit([prompt(9, tokens=400, shared=0)]) for _ in range(10)]
+    engine.go.set()
+    for ticket in tickets:
+        ticket.future.result(20)
+    batcher.close()
+    # Ten answers travel for 80 ms: that is 80 tokens of a slow engine, not worth a slice, and 80,000 of a fast one.
+    assert [len(part) for part in engine.slices[1:]] == slices
 
 
 def test_alone_or_together_through_the_queue(scorer: surefoot.Scorer) -> None:

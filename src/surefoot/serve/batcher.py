@@ -4,9 +4,9 @@ The rule: the engine computes one slice at a time, made of whatever waits. Who a
 asks for much: every prompt gets a tag, the tokens that its own request has asked for so far, counted from the moment it
 came, and the smallest tags go first. Prompts of one question go together, whoever sent them, so that its tokens are
 computed once. A slice is about as long as `slice_seconds`, longer where many requests wait (they share the more, and
-who comes then waits anyway), and at most half of what waits: while its answers travel, the engine has work. Before a
-slice is cut, the engine waits a moment for requests that are announced (see `expecting`): a fifth of `slice_seconds` at
-most. A failure of one prompt is that prompt's alone.
+who comes then waits anyway). It leaves behind what the engine can compute while the answers travel, unless that is too
+little to be worth a slice. Before a slice is cut, the engine waits a moment for requests that are announced (see
+`expecting`): a fifth of `slice_seconds` at most. A failure of one prompt is that prompt's alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ Row = list[float] | Exception
 
 SMALLEST_SLICE = 512
 LARGEST_SLICE = 65_536
+WHOLE_QUESTION = 4_096
+"""Solutions of one question are computed together up to so many tokens, as one long solution would be: in two slices,
+what they share would be computed twice."""
 FEW_REQUESTS = 8
+TRAVEL = 0.008
+"""Seconds that a process needs to send one answer and to prepare the request that follows it."""
 QUANTUM = 256
 """Tokens by which the clock moves while each request that waits has one prompt computed: so a stream of small requests
 does not pass by the rest of a large one for ever."""
@@ -257,8 +262,15 @@ class Batcher:
         seconds = self._slice_seconds * max(1.0, self._waiting_tickets / FEW_REQUESTS)
         return max(min(seconds * self.rate, LARGEST_SLICE), SMALLEST_SLICE)
 
+    def _all_but_the_next(self) -> float:
+        """Tokens of what waits, without those that can be computed while the answers of the others travel."""
+        waiting = self._waiting_tokens
+        travelling = self._waiting_tickets * TRAVEL * self.rate  # if all of it were answered now
+        all_but = waiting * waiting / (waiting + travelling)
+        return all_but if waiting - all_but >= SMALLEST_SLICE else waiting
+
     def _pick(self) -> list[_Entry]:
-        room = max(min(self._room(), self._waiting_tokens / 2), SMALLEST_SLICE)
+        room = max(min(self._room(), self._all_but_the_next()), SMALLEST_SLICE)
         picked: list[_Entry] = []
         groups: set[tuple[int, ...]] = set()
         tokens = 0
@@ -268,12 +280,11 @@ class Batcher:
                 heapq.heappop(self._heap)
                 continue
             group = self._siblings(first)
-            # A question is cut only where it is too large for a slice of its own.
             if picked and tokens + _cost(group) > 2 * room:
                 break
             for entry in group:
                 cost = len(entry.prompt.ids) - (entry.prompt.prefix if entry.group in groups else 0)
-                if picked and tokens + cost > 2 * room:
+                if picked and tokens + cost > max(2 * room, WHOLE_QUESTION):
                     break
                 self._take(entry)
                 picked.append(entry)

@@ -68,6 +68,12 @@ def test_what_is_said_of_the_first_error(scores: tuple[float | None, ...], words
     assert words in solution(*scores)._repr_html_()
 
 
+def test_the_first_error_is_that_of_the_scale() -> None:
+    step = StepScore("a", 0, 1, 0.3, "scored", 0)
+    assert "no error found" in SolutionScore((step,), "m", scale="margin")._repr_html_()
+    assert "first error at 1" in SolutionScore((step,), "m")._repr_html_()
+
+
 def test_raw_scores_are_at_hand() -> None:
     step = StepScore("a", 0, 1, 0.4, "scored", 0, raw=0.8765)
     text = SolutionScore((step,), "m", calibration="isotonic-1")._repr_html_()

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 import surefoot
 from surefoot.cli_calibrate import add_calibrate
 from surefoot.cli_eval import add_eval
-from surefoot.cli_loading import MODEL, add_calibration_options, add_loading_options, add_model_options, load_model
+from surefoot.cli_loading import (
+    MODEL,
+    THRESHOLD,
+    add_calibration_options,
+    add_loading_options,
+    add_model_options,
+    load_model,
+)
 from surefoot.cli_models import add_models
 from surefoot.errors import InputError, SurefootError
 from surefoot.serve.command import add_serve
@@ -88,7 +95,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-THRESHOLD = "a step is right above it (0.5; 0 for a model whose scores are no probabilities)"
 SCORE = (
     "Scores every step. Give --question and --solution, or a JSONL file whose objects have `question` and either "
     "`steps` (a list) or `solution` (text). Results come in the order of the input."

@@ -1,4 +1,4 @@
-"""How a model is named and loaded from the command line: the same options for every command.
+"""How a model is named, loaded and judged from the command line: the same options for every command.
 
 The rule: an option that a command takes reaches `surefoot.load`.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from surefoot import Scorer
 
 MODEL = "folder or hub id of a PRM"
+THRESHOLD = "a step is right above it (0.5; 0 for a model whose scores are no probabilities)"
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -69,12 +70,13 @@ def loading_options(options: argparse.Namespace) -> dict[str, Any]:
         "attention": options.attention,
         "compile": True if options.compile else "auto",
         "max_tokens": options.max_tokens,
+        "calibration": _calibration(options),
     }
 
 
 def load_model(options: argparse.Namespace) -> Scorer:
     """The model that the command names."""
-    return surefoot.load(options.model, **loading_options(options), calibration=_calibration(options))
+    return surefoot.load(options.model, **loading_options(options))
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:

@@ -139,9 +139,9 @@ def _step(number: int, step: ShownStep, dress: Dress, scale: Scale) -> str:
     )
 
 
-def solution_html(result: SolutionScore, threshold: float = 0.5) -> str:
+def solution_html(result: SolutionScore) -> str:
     """A scored solution by itself, for a notebook."""
-    error = result.first_error(threshold)
+    error = result.first_error()
     steps = [
         ShownStep(
             step.text,

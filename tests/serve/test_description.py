@@ -15,6 +15,7 @@ import surefoot
 from serving import served
 from surefoot.serve import Settings
 from surefoot.serve.openapi import GETS, POSTS, describe
+from surefoot.serve.wire import Result, Step
 
 EXAMPLES = 25
 DESCRIPTION: Any = schemathesis.openapi.from_dict(describe())
@@ -57,6 +58,12 @@ def test_what_is_described_is_what_is_done(operation: Any, mode: GenerationMode,
         assert reply.status_code < 500
 
     ask()
+
+
+def test_every_field_of_a_result_is_described(scorer: surefoot.Scorer) -> None:
+    found = scorer.score("What is 1 + 1?", ["1 + 1 = 2."]).to_dict()
+    assert set(Result.model_fields) == set(found)
+    assert set(Step.model_fields) == set(found["steps"][0])
 
 
 def test_every_route_is_described() -> None:

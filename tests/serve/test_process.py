@@ -20,6 +20,7 @@ import pytest
 
 import surefoot
 from serving import Command
+from surefoot.calibration import Calibration, FittedOn, Logistic
 from surefoot.cli import main
 from surefoot.serve.server import load_models
 from surefoot.serve.settings import ModelSource
@@ -176,16 +177,34 @@ def test_several_workers_behind_one_port(checkpoint: Path, scorer: surefoot.Scor
         (["--model", "no model"], "neither a folder here nor a hub id"),
         (["--model", "a=b", "--model", "c=d", "--vllm", "http://127.0.0.1:9"], "With --vllm, name one model"),
         (["--model", "m", "--vllm", "http://127.0.0.1:9", "--quantize", "nf4"], "so quantize would do nothing"),
+        (["--model", "a=b", "--model", "c=d", "--calibration", "FILE"], "A calibration belongs to one model"),
         (["--model", "m", "--api-key", "the-key-itself"], "The key file cannot be read"),
         (["--model", "m", "--workers", "0"], "would serve nobody"),
         (["--model", "m", "--host", "192.0.2.1"], "Nothing can listen at 192.0.2.1"),
     ],
 )
-def test_wrong_calls(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--port", "0", *options]) == 2
+def test_wrong_calls(options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "calibration.json"
+    calibration("m", "0").write(file)
+    assert main(["serve", "--port", "0", *(str(file) if option == "FILE" else option for option in options)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert "the-key-itself" not in error
+
+
+def test_served_scores_are_calibrated(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+    file = tmp_path / "calibration.json"
+    calibration(scorer.name, scorer.fingerprint).write(file)
+    (item,) = questions(1)
+    with Command(checkpoint, "--calibration", str(file)) as service, surefoot.connect(service.url) as client:
+        found = client.score(*item)
+    assert found.step_scores == pytest.approx(surefoot.load(checkpoint, calibration=file).score(*item).step_scores)
+    assert [step.raw for step in found.steps] == pytest.approx(scorer.score(*item).step_scores)
+    assert found.calibration is not None
+
+
+def calibration(model: str, fingerprint: str) -> Calibration:
+    return Calibration(Logistic(0.3, -0.4), model, fingerprint, FittedOn(2, 5, "0" * 64))
 
 
 def test_an_open_door_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from surefoot.cli_loading import MODEL, add_loading_options, loading_options
+from surefoot.cli_loading import MODEL, add_calibration_options, add_loading_options, loading_options
 from surefoot.errors import MissingDependencyError, OptionError
 from surefoot.serve.settings import ModelSource, Settings, read_key
 
@@ -47,6 +47,7 @@ def add_serve(commands: Any) -> None:
         help=f"{MODEL}, and the name to serve it under; may be repeated",
     )
     add_loading_options(parser)
+    add_calibration_options(parser)
     parser.add_argument("--vllm", metavar="URL", help="a vLLM server that computes; only the tokenizer is read here")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000); 0 takes a free one")
@@ -81,6 +82,8 @@ def _run(options: argparse.Namespace) -> int:
     loading = loading_options(options)
     if options.vllm:
         _check_vllm(options.model, loading)
+    if loading["calibration"] is not None and len(options.model) > 1:
+        raise OptionError("A calibration belongs to one model: with --calibration, name one --model.")
     sources = tuple(_source(given, options.vllm, loading) for given in options.model)
     plan = Plan(sources, settings, options.log_format, options.log_level)
     serve(plan, host=options.host, port=options.port, workers=options.workers)

@@ -89,6 +89,8 @@ class Step(BaseModel):
     status: Literal["scored", "over_length", "not_finite"]
     index: int
     kind: Literal["body", "answer"]
+    spread: float | None = Field(description="How far apart the heads of an ensemble are.")
+    raw: float | None = Field(description="The model's own score, where a calibration made another of it.")
 
 
 class Result(BaseModel):

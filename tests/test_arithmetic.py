@@ -115,6 +115,18 @@ def test_no_equation(text: str) -> None:
     assert verdicts(text) == []
 
 
+def test_numbers_as_programs_print_them() -> None:
+    verdicts = [check_arithmetic(f"{left} = {right}")[0].verdict for left, right in PRINTED]
+    assert verdicts == [True, True, False]
+
+
+PRINTED = [
+    ("0.1 + 0.2", "0.30000000000000004"),
+    ("140/60", "2.3333333333333335"),
+    ("140/60", "2.3333433333333335"),
+]
+
+
 def test_a_chain_is_judged_link_by_link() -> None:
     text = "So 3 + 4 = 7 = 5 + 2 = 8 apples"
     found = check_arithmetic(text)

@@ -17,6 +17,9 @@ from surefoot.expression import LONGEST_RUN, CannotTell, Parser, Token, joins, n
 from surefoot.side import Side, closing_side, is_bare, opening_side
 from surefoot.words import CHANGING, MEASURES, MONEY, ROUNDING
 
+PRINTED_DECIMALS = 10
+"""So many decimals are those of a program, which computes with about sixteen digits."""
+FLOAT_NOISE = Fraction(1, 10**9)
 LOOKS_ROUNDED = re.compile(r"\.\d*(?:33|66|67|17|83|43|57|29|71|14|86|11|22|44|56|78|89)\d?$")
 
 
@@ -121,7 +124,10 @@ def _agree(a: Fraction, b: Fraction, right: Side) -> bool:
     numbers = [token.text for token in right.tokens if token.kind == "number"]
     if len(numbers) != 1 or "." not in numbers[0]:
         return False
-    step = Fraction(1, 10 ** len(numbers[0].split(".")[1]))
+    decimals = len(numbers[0].split(".")[1])
+    if decimals >= PRINTED_DECIMALS and abs(a - b) <= abs(a) * FLOAT_NOISE:
+        return True
+    step = Fraction(1, 10**decimals)
     if any(token.kind == "percent" for token in right.tokens) and abs(b) < abs(number_value(numbers[0])):
         step /= 100
     # Cut off instead of rounded is tolerated too, but only where digits are missing.

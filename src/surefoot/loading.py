@@ -141,6 +141,7 @@ def with_engine(
     model: str | Path,
     engine: Engine,
     *,
+    identity: str,
     name: str | None = None,
     revision: str | None = None,
     family: str | None = None,
@@ -148,11 +149,14 @@ def with_engine(
 ) -> Scorer:
     """A scorer that splits, renders and reports here, and whose numbers come from `engine`. No weights are read.
 
-    `model` is the folder or hub id whose config.json and tokenizer the engine's model has.
+    `model` is the folder or hub id whose config.json and tokenizer the engine's model has. `identity` tells engines
+    apart whose numbers may differ: it is part of the fingerprint, by which scores are kept and calibrations belong.
     """
     folder, config = open_config(model, revision)
     kind = find_family(config.get("architectures") or [], family, model=str(model))
     context = int(config.get("max_position_embeddings") or 4096)
-    mark = sha256(f"{type(engine).__name__} {json.dumps(config, sort_keys=True)} {kind!r}".encode()).hexdigest()
+    mark = sha256(
+        f"{type(engine).__name__} {identity} {json.dumps(config, sort_keys=True)} {kind!r}".encode()
+    ).hexdigest()
     limit = min(context, max_tokens or context)
     return Scorer(name or str(model), kind, TextEncoder.from_folder(folder), [engine], limit, mark)

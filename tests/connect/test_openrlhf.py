@@ -81,11 +81,23 @@ def test_no_text_takes_longer_than_its_length() -> None:
     assert time.process_time() - started < 3
 
 
-def test_the_question_of_a_template_of_ones_own(scorer: surefoot.Scorer, lowest: float) -> None:
+def test_the_question_of_a_template_of_ones_own(
+    scorer: surefoot.Scorer, lowest: float, caplog: pytest.LogCaptureFixture
+) -> None:
     prompt = f"Solve step by step.\nProblem: {QUESTION}\nSolution:\n"
-    reward = OpenRLHFReward(scorer, "min", question=r".*Problem: (.*?)\nSolution:")
-    body = {"query": [prompt + SOLUTION], "prompts": [prompt], "labels": [""]}
-    assert reward.get_reward(body)["rewards"] == [pytest.approx(lowest, abs=1e-5)]
+    reward = OpenRLHFReward(scorer, "min", question=r"Problem: (.*?)\nSolution:")
+    body = {"query": [prompt + SOLUTION, CHAT + SOLUTION], "prompts": [prompt, CHAT], "labels": ["", ""]}
+    assert reward.get_reward(body)["rewards"] == [pytest.approx(lowest, abs=1e-5), None]
+    assert "is not in the prompt" in caplog.text
+    with pytest.raises(OptionError, match="has no group"):
+        OpenRLHFReward(scorer, "min", question="Problem: .*")
+
+
+def test_options_may_be_dicts(checkpoint: Path, lowest: float) -> None:
+    body = {"query": [CHAT + SOLUTION], "prompts": [CHAT], "labels": [""]}
+    options: dict[str, Any] = {"model": str(checkpoint), "recipe": "min", "load": {"max_tokens": 4000}}
+    for _ in range(2):
+        assert get_reward(body, **options)["rewards"] == [pytest.approx(lowest, abs=1e-5)]
 
 
 def test_empty_lists_are_answered(scorer: surefoot.Scorer) -> None:

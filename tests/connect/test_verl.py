@@ -15,7 +15,6 @@ from transformers import PreTrainedTokenizerFast
 
 import surefoot
 from surefoot.connect import source as source_module
-from surefoot.connect import verl as adapter
 from surefoot.connect.verl import compute_score, compute_score_async
 from surefoot.errors import InputError, OptionError, UnscoredError
 from surefoot.result import SolutionScore
@@ -44,7 +43,7 @@ def model(scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> Counting:
     """What the name `small` loads in this test."""
     counting = Counting(scorer)
     monkeypatch.setattr(source_module, "_scorers", {("small", ()): counting})
-    adapter.gather_for.cache_clear()
+    monkeypatch.setattr(source_module, "_shared", {})
     return counting
 
 
@@ -227,6 +226,17 @@ def test_grpo_leaves_out_what_has_no_reward(tokenizer_folder: Path, model: Count
     alone, _ = get_adv_estimator_fn("grpo")(rewards[rest], mask[rest], index=groups[rest])
     torch.testing.assert_close(whole[rest], alone)
     assert whole[0].any()
+
+
+def test_grpo_needs_two_to_compare(tokenizer_folder: Path) -> None:
+    from surefoot.connect.verl_manager import grpo_without_unscored
+
+    rewards = torch.tensor([[0.9], [math.nan], [0.2], [0.4], [0.7]])
+    groups = np.array(["a", "a", "b", "b", "single"], dtype=object)
+    found, _ = grpo_without_unscored(rewards, torch.ones(5, 1), index=groups, config=None)
+    assert found[:2].tolist() == [[0.0], [0.0]], "the only one with a reward has nothing to be compared with"
+    assert found[2] < 0 < found[3]
+    assert found[4] > 0, "a group of one is verl's own affair"
 
 
 def test_without_that_estimator_a_missing_reward_stops_verl(tokenizer_folder: Path, model: Counting) -> None:

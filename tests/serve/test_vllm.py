@@ -48,6 +48,10 @@ def test_a_scorer_whose_engine_is_elsewhere(ours: str, scorer: surefoot.Scorer, 
     compare(remote, scorer, 1e-5)
     assert remote.max_tokens == 4096
     assert scorer_on_vllm(ours, checkpoint, max_tokens=100).score(*ITEMS[1]).status == "unscored"
+    # Nothing here has seen the weights: another server may have others.
+    with served([scorer]) as (another, _):
+        assert scorer_on_vllm(another, checkpoint).fingerprint != remote.fingerprint
+    assert scorer_on_vllm(ours, checkpoint).fingerprint == remote.fingerprint
     with pytest.raises(OptionError, match="needs the model here"):
         remote.session(QUESTION)
     with pytest.raises(OptionError, match="Say which model"):

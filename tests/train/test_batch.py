@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,8 @@ def test_the_seed_and_the_epoch_decide() -> None:
     assert draw(examples, mixture, 1, 2) != draw(examples, mixture, 2, 2)
 
 
-def test_a_weight_for_nothing_is_a_mistake() -> None:
+@pytest.mark.parametrize("draw", [draw, draw_questions])
+def test_a_weight_for_nothing_is_a_mistake(draw: Callable[..., object]) -> None:
     with pytest.raises(InputError, match="weight is given for typo"):
         draw(some(3, 1, "a"), Mixture({"typo": 2.0}), 0, 0)
 

@@ -123,10 +123,10 @@ def test_half_precision_export(llama: Path, tmp_path: Path) -> None:
         export(make_trainee(llama), tmp_path / "out", dtype="int3")
 
 
-def test_the_quality_is_that_of_the_stored_model(llama: Path, tmp_path: Path) -> None:
-    result = train(
-        make_trainee(llama), rule(24), tmp_path, TEN, replace(QUIET, dtype="int4"), held_out=(held := rule(30, seed=1))
-    )
+@pytest.mark.parametrize("dtype", ["int4", "bfloat16"])
+def test_the_quality_is_that_of_the_stored_model(llama: Path, tmp_path: Path, dtype: str) -> None:
+    sitting, held = replace(QUIET, dtype=dtype), rule(30, seed=1)
+    result = train(make_trainee(llama), rule(24), tmp_path, TEN, sitting, held_out=held, validation=rule(30, seed=2))
     scorer = surefoot.load(result.folder)
     judged = [
         Judged(tuple(score for score in found.step_scores if score is not None)[: len(known)], known)
@@ -290,6 +290,17 @@ def test_solutions_of_one_question_are_learnt_from_together(llama: Path, tmp_pat
         train(make_trainee(llama), examples, tmp_path / "parts", settings, replace(QUIET, steps=20))
     parts = train(make_trainee(llama), examples, tmp_path / "parts", settings, QUIET)
     assert same(weights(parts.folder), weights(whole.folder))
+
+
+def test_a_finished_run_started_again_writes_the_same(llama: Path, tmp_path: Path) -> None:
+    written = []
+    for _ in range(2):
+        train(make_trainee(llama), rule(24), tmp_path, TEN, replace(QUIET, evaluate_steps=5), held_out=rule(8, seed=1))
+        written.append((read_log(tmp_path / "log.jsonl"), weights(tmp_path)))
+    (first, model), (second, again) = written
+    assert first == second
+    assert [row["step"] for row in first if "evaluated" in row] == [5, 10]
+    assert same(model, again)
 
 
 def test_the_seed_decides(llama: Path, tmp_path: Path) -> None:
@@ -512,6 +523,7 @@ def test_a_gradient_that_is_not_finite_is_said(llama: Path, tmp_path: Path) -> N
         ({"warmup": 1.0}, "warmup=1.0"),
         ({"ema": -0.1}, "ema=-0.1"),
         ({"freeze_layers": -1}, "freeze_layers=-1"),
+        ({"share": True, "mixture": Mixture({}, wrong_share=0.5)}, "leave wrong_share out"),
         ({"head_learning_rate": 0.0}, "head_learning_rate=0.0"),
     ],
 )

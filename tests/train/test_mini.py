@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -53,6 +54,12 @@ def test_notes_on_a_prefix_stay_what_they_are() -> None:
     steps = ["17 + 14 = 31", "Thanks 99.", "99 + 1 = 101", "31 is it."]
     for count in range(len(steps)):
         assert notes_on("17 and 14", steps[:count]) == notes_on("17 and 14", steps)[:count]
+
+
+def test_many_steps_take_no_longer_than_their_length() -> None:
+    started = time.process_time()
+    notes_on("q", [f"{number} apples and {number + 7} pears" for number in range(20_000)])
+    assert time.process_time() - started < 10
 
 
 def test_no_text_makes_a_token() -> None:

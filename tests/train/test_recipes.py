@@ -24,7 +24,7 @@ from surefoot.train.recipes import (
     write,
 )
 from surefoot.train.recipes.style import ANSWERS, EQUATIONS, OPENINGS
-from surefoot.train.recipes.worked import format_number, swap_numbers
+from surefoot.train.recipes.worked import format_like, format_number, swap_numbers
 
 QUESTION = "Ann sells 48 clips in April and half as many in May, for $3 each. How much does she earn?"
 ANSWER = (
@@ -230,8 +230,51 @@ def test_numbers_as_people_write_them(value: Fraction, text: str) -> None:
     assert format_number(value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "old", "money", "text"),
+    [
+        (Fraction(2500), "1,000", False, "2,500"),
+        (Fraction(2500), "1000", False, "2500"),
+        (Fraction(800), "1,000", False, "800"),
+        (Fraction(25, 2), "10", True, "12.50"),
+        (Fraction(12), "10.50", True, "12.00"),
+        (Fraction(12), "10", True, "12"),
+        (Fraction(12), "10.50", False, "12.00"),
+        (Fraction(12), "0.25", False, "12"),
+        (Fraction(5, 2), "3", False, "2.5"),
+        (Fraction(20005, 2), "1,000.50", True, "10,002.50"),
+    ],
+)
+def test_a_number_looks_like_the_one_it_replaces(value: Fraction, old: str, money: bool, text: str) -> None:
+    assert format_like(value, old, money=money) == text
+
+
 def test_numbers_are_swapped_whole() -> None:
-    assert swap_numbers("12 and 1,200, 112", {Fraction(12): Fraction(7), Fraction(1200): Fraction(8)}) == "7 and 8, 112"
+    changed = {Fraction(12): Fraction(7), Fraction(1200): Fraction(8800), Fraction(3): Fraction(9, 2)}
+    assert swap_numbers("12 and 1,200, 112, $3", changed) == "7 and 8,800, 112, $4.50"
+
+
+def test_words_of_the_first_wrong_line_stay() -> None:
+    """With them changed too, it might be a true sentence about other numbers."""
+    row = (
+        "For 5 boxes of 7 she pays 5*7 = $<<5*7=35>>35.\nWith 9 for the 5 bags that is 35+9 = $<<35+9=44>>44.\n#### 44"
+    )
+    found = parse_worked("5 boxes at $7, 5 bags for $9. What does she pay?", row)
+    assert found is not None
+    for seed in range(40):
+        spoiled = corrupt(found, "swapped", random.Random(seed))
+        if spoiled is not None and spoiled.label == 0:
+            assert spoiled.lines[0].text.startswith("For 5 boxes of 7 she pays ")
+            assert spoiled.lines[0].text != found.lines[0].text
+            break
+    else:
+        raise AssertionError("no seed swapped anything on the first line")
+
+
+def test_a_full_stop_is_no_decimal_point() -> None:
+    found = parse_worked("q", "There are 4 packs of 3 balls. 4*3=<<4*3=12>>12 balls.\n#### 12")
+    assert found is not None
+    assert [part.visible for *_, part in found.calculations] == ["4*3"]
 
 
 GOLD = "3 * 4 = <<3*4=12>>12\n12 - 2 = <<12-2=10>>10"
@@ -243,6 +286,7 @@ COMPARED = [
     (["3 * 4 = 12", "12 + 2 = 14"], False, (0.8, 0.3)),
     (["3 * 4 = 12", "The answer is 12."], False, (None, None)),
     (["<<3*4=12>>12", "<<12+2=14>>14"], False, (0.8, 0.3)),
+    (["3 * 4 = 12", "12 - 2 = 11", "So it is 10."], True, (1, None, None)),
 ]
 
 
@@ -256,3 +300,4 @@ def test_real_solutions_compared_with_the_gold(
 def test_values_of_other_right_solutions_are_known() -> None:
     known = known_values("q", GOLD, [["4 + 4 = 8", "8 + 4 = 12"]])
     assert compare_with_gold("q", ["4 + 4 = 8", "8 + 9 = 17"], right=False, known=known).targets == (0.8, 0.3)
+    assert known_values("q", GOLD, [["4 + 4 = 8", "8 + 4 = 13"]]) == known_values("q", GOLD)

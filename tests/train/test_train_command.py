@@ -49,6 +49,15 @@ def test_from_files_to_a_model(
     assert len([row for row in read_log(data / "out" / "log.jsonl") if "rate" in row]) == 4
 
 
+def test_a_folder_is_one_source(data: Path) -> None:
+    (data / "files").mkdir()
+    for name in ("labelled", "worked"):
+        (data / f"{name}.jsonl").rename(data / "files" / f"{name}.jsonl")
+    for share in ([], ["--share"]):
+        arguments = ["train", "--base", str(data / "base"), "--out", str(data / f"out{len(share)}"), "--steps", "1"]
+        assert main([*arguments, "--data", f"{data / 'files'}=2", "--quiet", "--device", "cpu", *share]) == 0
+
+
 def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["train", "--base", str(data / "base"), "--out", str(data / "out"), "--quiet", "--precision", "float32"]
     assert main([*common, "--data", str(data / "none.jsonl")]) == 2

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers import Tokenizer
 
 import surefoot
@@ -61,6 +62,18 @@ def test_a_trainee_with_a_cut_vocabulary_loads_and_keeps_its_rows(tmp_path: Path
     assert rows[:256].equal(kept[:256])
     folder = export(cut, tmp_path / "out")
     assert surefoot.load(folder).score("q", ["yes 1 + 1 = 2"]).status == "scored"
+
+
+@pytest.mark.parametrize("pad", [5, 258])
+def test_the_old_padding_token_is_forgotten(tmp_path: Path, pad: int) -> None:
+    base = write_base(tmp_path / "base")
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | {"pad_token_id": pad}))
+    trainee = make_trainee(base, vocabulary=(0, ["yes"]))
+    embedding = trainee.model.model.get_submodule("embed_tokens")
+    embedding(torch.tensor([pad])).sum().backward()
+    assert embedding.get_parameter("weight").grad[pad].any()  # type: ignore[index]
+    assert surefoot.load(export(trainee, tmp_path / "out")).score("q", ["yes"]).status == "scored"
 
 
 def test_what_was_trained_is_not_cut(tmp_path: Path) -> None:

@@ -13,11 +13,10 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from surefoot.connect.gather import Gather
-from surefoot.connect.source import Model, Source
+from surefoot.connect.source import Model, Source, shared
 from surefoot.errors import InputError, OptionError
 from surefoot.result import SolutionScore
 from surefoot.reward import Reward, RewardResult
@@ -35,6 +34,10 @@ _TURNS = (
 )
 """What a turn of the user begins and ends with, in the chat templates in use. They are looked for as strings: a regular
 expression for the last turn takes time that grows with the square of a hostile prompt."""
+
+
+NO_RESPONSE = "the query does not begin with its prompt, so the response is not known"
+NO_QUESTION = "the expression for the question is not in the prompt"
 
 
 class OpenRLHFReward:
@@ -61,6 +64,8 @@ class OpenRLHFReward:
         self.source = Source(model, recipe, **options)
         self._missing, self._stops = missing, tuple(stops)
         self._own = None if question is None else re.compile(question, re.DOTALL)
+        if self._own is not None and self._own.groups < 1:
+            raise OptionError(f"question={question!r} has no group. Put the part that is the question in parentheses.")
         self._gather: Gather[tuple[str, str, Any], RewardResult] = Gather(self._rewards, wait=wait)
 
     def __call__(
@@ -88,14 +93,20 @@ class OpenRLHFReward:
         return list(zip(*columns, strict=True))
 
     def _rewards(self, samples: Sequence[tuple[str, str, Any]]) -> list[RewardResult]:
-        pairs = [self._response(query, prompt) for query, prompt, _ in samples]
+        questions = [self._question(prompt) for _, prompt, _ in samples]
+        responses = [self._response(query, prompt) for query, prompt, _ in samples]
+        lacks = [
+            NO_QUESTION if question is None else NO_RESPONSE if response is None else None
+            for question, response in zip(questions, responses, strict=True)
+        ]
         # Without --data.label_key every label is an empty string.
         golds = [None if label in (None, "") else label for _, _, label in samples]
-        # A response that was not found is None, which is no text, so it is unscored; its reason is put right.
-        results = self.source.rewards([self._question(prompt) for _, prompt, _ in samples], pairs, golds)
+        # What was not found is None, which is no text, so it is unscored; its reason is put right.
+        given = [None if lack else response for lack, response in zip(lacks, responses, strict=True)]
+        results = self.source.rewards(questions, given, golds)
         return [
-            _not_found(self.source.recipe, result) if pair is None else result
-            for pair, result in zip(pairs, results, strict=True)
+            _not_found(self.source.recipe, result, lack) if lack else result
+            for lack, result in zip(lacks, results, strict=True)
         ]
 
     def _response(self, query: Any, prompt: Any) -> str | None:
@@ -115,8 +126,8 @@ class OpenRLHFReward:
         if not isinstance(prompt, str):
             return prompt
         if self._own is not None:
-            match = self._own.match(prompt)
-            return match[1].strip() if match else prompt
+            match = self._own.search(prompt)
+            return match[1].strip() if match and match[1] is not None else None
         for opening, ending in _TURNS:
             # The last turn that ends, and its first ending.
             start = prompt.rfind(opening, 0, max(0, prompt.rfind(ending)))
@@ -151,13 +162,12 @@ class OpenRLHFReward:
         return {name: math.fsum(values) / len(values) for name, values in columns.items()}
 
 
-def _not_found(recipe: Reward, result: RewardResult) -> RewardResult:
-    reason = "the query does not begin with its prompt, so the response is not known"
+def _not_found(recipe: Reward, result: RewardResult, reason: str) -> RewardResult:
     score = SolutionScore((), result.score.model if result.score else "", reason=reason)
     return RewardResult(None, dict.fromkeys((term.name for term in recipe.terms), None), reason, score)
 
 
-@cache
+@shared
 def _shared(**options: Any) -> OpenRLHFReward:
     return OpenRLHFReward(**options)
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import surefoot
 from surefoot.errors import InputError, MissingDependencyError, OptionError
 from surefoot.result import SolutionScore
 from surefoot.reward import Reward, RewardResult, find_recipe
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 DEFAULT_MODEL = "Qwen/Qwen2.5-Math-PRM-7B"
 """The model of adapters that are given none, unless the variable SUREFOOT_MODEL names another."""
@@ -36,6 +40,7 @@ Model = str | Path | CanScore
 _USUAL = {"split": "auto", "closing": True, "system": None}
 _lock = threading.Lock()
 _scorers: dict[Hashable, CanScore] = {}
+_shared: dict[Hashable, Any] = {}
 
 
 def find_scorer(model: Model | None = None, **options: Any) -> CanScore:
@@ -68,11 +73,26 @@ def _open(model: str | Path, options: Mapping[str, Any]) -> CanScore:
     return cast("CanScore", client.Client(str(model), **options))
 
 
+def shared(make: Callable[Given, Made]) -> Callable[Given, Made]:
+    """The function, made to return the same thing for the same arguments, which may be dicts."""
+
+    @wraps(make)
+    def find(*args: Given.args, **options: Given.kwargs) -> Made:
+        key = (make, repr((args, sorted(options.items()))))
+        with _lock:
+            if key not in _shared:
+                _shared[key] = make(*args, **options)
+            return cast("Made", _shared[key])
+
+    return find
+
+
 def _forget() -> None:
     """A forked process gets its own scorer: threads, locks and devices do not survive a fork."""
     global _lock
     _lock = threading.Lock()
     _scorers.clear()
+    _shared.clear()
 
 
 if hasattr(os, "register_at_fork"):

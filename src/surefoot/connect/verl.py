@@ -17,12 +17,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from surefoot.connect.gather import Gather
 from surefoot.connect.missing import Missing, check_missing, number
-from surefoot.connect.source import Model, Source
+from surefoot.connect.source import Model, Source, shared
 from surefoot.errors import InputError
 from surefoot.reward import Reward, RewardResult
 
@@ -78,7 +77,7 @@ def question_in(extra_info: Mapping[str, Any] | None, key: str) -> Any:
     return extra_info[key]
 
 
-@cache
+@shared
 def gather_for(
     model: Model | None = None,
     recipe: str | Reward = "seed",

@@ -16,6 +16,7 @@ This module imports verl.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,16 @@ class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]
 def grpo_without_unscored(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: Any, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """verl's own GRPO over the samples that have a reward; the others get no advantage."""
+    """verl's own GRPO over the samples that have a reward; the others get no advantage.
+
+    Nor does the only one of a group that has a reward: it has nothing to be compared with, and verl would take the
+    reward itself for the advantage.
+    """
     scored = token_level_rewards.sum(dim=-1).isfinite()
+    everybody = Counter(index.tolist())
+    left = Counter(index[scored.cpu().numpy()].tolist())
+    alone = [left[group] == 1 < everybody[group] for group in index.tolist()]
+    scored &= ~torch.tensor(alone, device=scored.device)
     advantages = response_mask.new_zeros(response_mask.shape, dtype=token_level_rewards.dtype)
     if scored.any():
         advantages[scored], _ = get_adv_estimator_fn("grpo")(

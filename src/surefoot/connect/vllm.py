@@ -42,7 +42,12 @@ def scorer_on_vllm(
     """
     transport = Transport(url, api_key=api_key, timeout=timeout, patience=patience, connections=4)
     served, limit = _served(transport, served_name)
-    scorer = with_engine(model, VllmEngine(transport, served), max_tokens=min(limit, max_tokens or limit))
+    scorer = with_engine(
+        model,
+        VllmEngine(transport, served),
+        identity=f"{url} {served} {model}",
+        max_tokens=min(limit, max_tokens or limit),
+    )
     if scorer.family.name != "qwen":
         raise OptionError(f"vLLM reads steps of Qwen's PRMs only, and this one is of the family {scorer.family.name}.")
     return scorer

@@ -25,7 +25,7 @@ COMMON = frozenset(map(Fraction, (*range(11), 12, 24, 30, 52, 60, 100, 365, 1000
 
 def notes_on(question: str, steps: Sequence[str]) -> list[list[str]]:
     """For each step its notes, none to two."""
-    known = COMMON.union(numbers_in(question))
+    known = {*COMMON, *numbers_in(question)}
     notes = []
     for step in steps:
         tokens = tokens_of(step)
@@ -34,8 +34,9 @@ def notes_on(question: str, steps: Sequence[str]) -> list[list[str]]:
         note = [FAILS] if False in verdicts else [HOLDS] if True in verdicts else []
         results = {equation.right for equation in equations if equation.right is not None}
         named = {*numbers_of(tokens)}
-        if not named <= known | results:
+        if not all(number in known or number in results for number in named):
             note.append(NEW)
-        known = known | named | results
+        known |= named
+        known |= results
         notes.append(note)
     return notes

@@ -139,9 +139,7 @@ def encode(
 
 def draw(examples: Sequence[Encoded], mixture: Mixture, seed: int, epoch: int) -> list[int]:
     """The indices of the examples that this epoch holds, shuffled."""
-    unknown = sorted(set(mixture.weights) - {example.source for example in examples})
-    if unknown:
-        raise InputError(f"A weight is given for {', '.join(unknown)}, of which there is no example.")
+    _check_weights(examples, mixture)
     rng = random.Random(f"draw/{seed}/{epoch}")
     groups: dict[str, tuple[list[int], list[int]]] = {}
     for at, example in enumerate(examples):
@@ -165,6 +163,7 @@ def draw_questions(examples: Sequence[Encoded], mixture: Mixture, seed: int, epo
     list, and so on. Of a question there are at most `most_repeats` wrong solutions at a time, and at least one right
     one where there is any.
     """
+    _check_weights(examples, mixture)
     rng = random.Random(f"questions/{seed}/{epoch}")
     groups: dict[tuple[str, tuple[int, ...]], tuple[list[int], list[int]]] = {}
     for at, example in enumerate(examples):
@@ -178,6 +177,12 @@ def draw_questions(examples: Sequence[Encoded], mixture: Mixture, seed: int, epo
                 layers.append([])
             layers[time] += some + rng.sample(right, min(len(right), max(1, len(some))))
     return layers
+
+
+def _check_weights(examples: Sequence[Encoded], mixture: Mixture) -> None:
+    unknown = sorted(set(mixture.weights) - {example.source for example in examples})
+    if unknown:
+        raise InputError(f"A weight is given for {', '.join(unknown)}, of which there is no example.")
 
 
 def merge(examples: Sequence[Encoded], indices: Sequence[int], limit: int, seed: int, epoch: int) -> list[Encoded]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +213,8 @@ def _read(options: argparse.Namespace, paths: list[Path]) -> tuple[list[Example]
             )
         wrong = sum(example.first_error >= 0 for example in clean)
         logger.info("%s: %d examples, %d of them wrong.", path, len(clean), wrong)
-        examples += clean
+        # A folder of files is one source, with one weight.
+        examples += [replace(example, source=split_name(path)) for example in clean]
     examples, validation = set_aside(examples, options.validation, options.seed, options.validation_from)
     if options.validation and not validation:
         raise OptionError(f"--validation {options.validation} sets no example aside. Give a larger share, or none.")

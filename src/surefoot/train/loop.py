@@ -309,7 +309,8 @@ class _Run:
 
     def _finish(self) -> Result:
         """Exports the chosen weights, with their threshold moved to 0.5 where that can be found out."""
-        self._look()
+        if self.best is None or not self.log.has("evaluated", self.step):
+            self._look()
         self._save()
         final = self.average if self.average is not None else self._weights()
         if self.sitting.export == "best" and self.best is not None:
@@ -320,7 +321,7 @@ class _Run:
         threshold = 0.5
         if self.validation:
             threshold, _ = best_threshold(self._judge(self.validation))
-            final = move_threshold(final, threshold)
+            final = as_stored(move_threshold(final, threshold), self.sitting.dtype)
             self.model.load_state_dict(final)
         judged = self.held_out or self.validation
         quality = measure(self._judge(judged)) if judged else None

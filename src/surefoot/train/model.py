@@ -23,6 +23,8 @@ from surefoot.family.head import TwoClassFamily
 from surefoot.train.batch import Batch
 from surefoot.train.vocabulary import cut_vocabulary
 
+OLD_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
+"""What a config says of a vocabulary that is no more."""
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
 
 
@@ -113,11 +115,14 @@ def make_trainee(
         tokenizer, kept = cut_vocabulary(tokenizer, vocabulary[1], vocabulary[0])
         embedding = backbone.get_submodule("embed_tokens")
         embedding.weight = nn.Parameter(embedding.weight.data[kept])
+        embedding.padding_idx = None  # that id now belongs to another token, or to none
     generator = torch.Generator().manual_seed(seed)
     size = _add_tokens(backbone, tokenizer, kind.own_tokens, generator)
     model = RewardModel(backbone, hidden_size)
     _fill_head(model, weights.head, generator)
     config = _exported_config(checkpoint.config, kind, size)
+    if vocabulary is not None:
+        config = {name: value for name, value in config.items() if name not in OLD_IDS}
     return Trainee(model.to(device), kind, TextEncoder(tokenizer), config, tokenizer, weights.context)
 
 

@@ -17,11 +17,16 @@ class Log:
     """log.jsonl, open for adding lines."""
 
     def __init__(self, file: Path, step: int) -> None:
-        """Goes on after `step`: later lines, of a sitting whose work was lost, are taken out."""
-        rows = [row for row in read_log(file) if row["step"] <= step] if file.is_file() and step else []
+        """Goes on after `step`: later lines, of a sitting whose work was lost, are taken out; so is that of the end."""
+        rows = read_log(file) if file.is_file() else []
+        rows = [row for row in rows if row["step"] <= step and "exported" not in row] if step else []
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         self._file = file
+
+    def has(self, name: str, step: int) -> bool:
+        """Whether there is a line of that step with that field."""
+        return any(row["step"] == step and name in row for row in read_log(self._file))
 
     def add(self, **row: Any) -> None:
         """One line."""

@@ -59,6 +59,8 @@ class Settings:
                 raise OptionError(
                     f"{name}={getattr(self, name)!r} is not offered. Choose one of: {', '.join(allowed)}."
                 )
+        if self.share and self.mixture.wrong_share is not None:
+            raise OptionError("With share, right and wrong solutions are balanced by question: leave wrong_share out.")
         positive = ("learning_rate", "epochs", "accumulate", "max_tokens", "wrong_weight", "clip")
         for name in positive:
             if not getattr(self, name) > 0:

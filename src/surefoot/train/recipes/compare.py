@@ -5,7 +5,7 @@ MR-GSM8K, whose first errors people marked: a false equation was the first error
 gold solution does not know, in 144 of 310 (80 times the error came later, 86 times it was already made); of known
 values before it 4 in 5 stood in right steps, before a false equation 19 in 20. Where every value is known and the
 answer is wrong all the same, nothing is learnt: not once was the last step the first error. A solution that arrives at
-the right answer counts as right.
+the right answer counts as right, up to a false equation if it has one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ KNOWN = {FALSE: 0.95, UNKNOWN: 0.8}
 
 
 def known_values(question: str, gold: str, right_solutions: Iterable[Sequence[str]] = ()) -> set[Fraction]:
-    """Every value that a right solution of this question may compute."""
+    """Every value that a right solution of this question may compute; solutions with a false equation do not count."""
     known = {*numbers_in(question), *numbers_in(gold)}
     for steps in right_solutions:
-        for step in steps:
-            known |= {*_results(step)}
+        if not any(map(_fails, steps)):
+            known.update(result for step in steps for result in _results(step))
     return known
 
 
@@ -40,7 +40,8 @@ def compare_with_gold(
     """The example of one real solution, `right` telling whether its answer is the gold one."""
     shown = tuple(strip_marks(step) for step in steps)
     if right:
-        return Example(question, shown, (1.0,) * len(shown), source)
+        good = next((at for at, step in enumerate(steps) if _fails(step)), len(steps))
+        return Example(question, shown, (1.0,) * good + (None,) * (len(steps) - good), source)
     targets: list[float | None] = [None] * len(steps)
     verdicts = [_verdict(step, known) for step in steps]
     error = next((at for at, verdict in enumerate(verdicts) if verdict in KNOWN), None)
@@ -52,12 +53,16 @@ def compare_with_gold(
 
 def _verdict(step: str, known: set[Fraction]) -> float | None:
     """FALSE, UNKNOWN, 1.0 if all it computes is known, or None if it computes nothing."""
-    if any(equation.verdict is False for equation in check_arithmetic(step)):
+    if _fails(step):
         return FALSE
     results = _results(step)
     if not results:
         return None
     return 1.0 if known.issuperset(results) else UNKNOWN
+
+
+def _fails(step: str) -> bool:
+    return any(equation.verdict is False for equation in check_arithmetic(step))
 
 
 def _results(step: str) -> list[Fraction]:

@@ -19,6 +19,7 @@ from surefoot.train.recipes.worked import (
     Line,
     Worked,
     carry,
+    format_like,
     format_number,
     is_plain,
     mention,
@@ -60,7 +61,7 @@ def _operand(worked: Worked, rng: random.Random) -> Corrupted | None:
     choices = sorted({value for value in _known(worked, at) if value not in (old, 0, calculation.result)})
     if not choices:
         return None
-    new = format_number(rng.choice(choices))
+    new = rng.choice(choices)
     expression = _replace_number(calculation.expression, which, new)
     visible = _replace_number(calculation.visible, which, new)
     return _recalculated(worked, at, place, calculation, expression, visible, "operand")
@@ -85,7 +86,7 @@ def _slip(worked: Worked, rng: random.Random) -> Corrupted | None:
     """The right calculation with a wrong result."""
     at, place, calculation = rng.choice(worked.calculations)
     new = _slipped(calculation.result, rng)
-    shown = format_number(new)
+    shown = format_like(new, calculation.shown, money="$" in calculation.lead)
     judged = check_arithmetic(f"{calculation.expression} = {shown}")
     if not is_plain(new) or len(judged) != 1 or judged[0].verdict is not False:
         return None
@@ -127,7 +128,7 @@ def _answer(worked: Worked, rng: random.Random) -> Corrupted | None:
     new = rng.choice(sorted(results)) if results and rng.random() < 0.7 else _slipped(right, rng)
     if new == right or not is_plain(new):
         return None
-    return Corrupted(worked.lines, format_number(new), len(worked.lines), "answer")
+    return Corrupted(worked.lines, format_like(new, worked.answer, money=False), len(worked.lines), "answer")
 
 
 RECIPES: dict[str, Callable[[Worked, random.Random], Corrupted | None]] = {
@@ -147,9 +148,10 @@ def _known(worked: Worked, at: int) -> list[Fraction]:
     return [value for value in numbers_in(worked.question) + earlier if is_plain(value)]
 
 
-def _replace_number(expression: str, which: int, new: str) -> str:
+def _replace_number(expression: str, which: int, new: Fraction) -> str:
     match = list(NUMBERS.finditer(expression))[which]
-    return expression[: match.start()] + new + expression[match.end() :]
+    before = expression[: match.start()]
+    return before + format_like(new, match.group(), money=before.endswith("$")) + expression[match.end() :]
 
 
 def _replace_at(text: str, at: int, new: str) -> str:
@@ -162,7 +164,8 @@ def _recalculated(
     value = evaluate(expression)
     if value is None or not is_plain(value) or value == old.result or evaluate(old.expression) == value:
         return None
-    return _carried(worked, at, place, old, Calculation(visible, old.lead, expression, format_number(value)), kind)
+    shown = format_like(value, old.shown, money="$" in old.lead)
+    return _carried(worked, at, place, old, Calculation(visible, old.lead, expression, shown), kind)
 
 
 def _carried(worked: Worked, at: int, place: int, old: Calculation, new: Calculation, kind: str) -> Corrupted | None:
@@ -174,16 +177,17 @@ def _carried(worked: Worked, at: int, place: int, old: Calculation, new: Calcula
     rest = _carry_all(worked.lines[at + 1 :], changed)
     if first is None or rest is None:
         return None
-    answer = changed.get(number_value(worked.answer))
-    lines = (*worked.lines[:at], first, *rest)
-    return Corrupted(lines, worked.answer if answer is None else format_number(answer), at, kind)
+    return Corrupted((*worked.lines[:at], first, *rest), _answer_after(worked, changed), at, kind)
 
 
 def _rewritten(
     worked: Worked, kept: Sequence[Line], lines: Sequence[Line], changed: dict[Fraction, Fraction], kind: str
 ) -> Corrupted | None:
-    """Lines that use changed numbers; the first that does must come out with another result."""
-    new = _carry_all(lines, changed)
+    """Lines that use changed numbers; the first that does must come out with another result.
+
+    Its words stay: "5 days" beside a calculation with 3 is wrong, "3 days" might be a true sentence.
+    """
+    new = _carry_all(lines, changed, spoiled=False)
     if new is None:
         return None
     first = next((at for at, (a, b) in enumerate(zip(lines, new, strict=True)) if a.text != b.text), None)
@@ -192,17 +196,21 @@ def _rewritten(
     before, after = lines[first].calculations, new[first].calculations
     if not after or after[-1][1].result == before[-1][1].result or not is_plain(after[-1][1].result):
         return None
+    return Corrupted((*kept, *new), _answer_after(worked, changed), len(kept) + first, kind)
+
+
+def _answer_after(worked: Worked, changed: dict[Fraction, Fraction]) -> str:
     answer = changed.get(number_value(worked.answer))
-    shown = worked.answer if answer is None else format_number(answer)
-    return Corrupted((*kept, *new), shown, len(kept) + first, kind)
+    return worked.answer if answer is None else format_like(answer, worked.answer, money=False)
 
 
-def _carry_all(lines: Sequence[Line], changed: dict[Fraction, Fraction]) -> list[Line] | None:
+def _carry_all(lines: Sequence[Line], changed: dict[Fraction, Fraction], *, spoiled: bool = True) -> list[Line] | None:
     new = []
     for line in lines:
-        carried = carry(line, changed)
+        carried = carry(line, changed, words=spoiled)
         if carried is None:
             return None
+        spoiled = spoiled or carried.text != line.text
         new.append(carried)
     return new
 

@@ -15,7 +15,7 @@ from surefoot.arithmetic import check_arithmetic
 from surefoot.expression import NUMBER, evaluate, number_value, numbers_in
 
 MARK = re.compile(rf"<<([^<>\n=]*)=([^<>\n=]*)>>({NUMBER})?")
-SHOWN_BEFORE = re.compile(r"([\d.($][\d\s+\-*/x×().,$%]{0,200}?)(\s*=\s*\$?\s*)$")
+SHOWN_BEFORE = re.compile(r"((?:\.(?=\d)|[\d($])[\d\s+\-*/x×().,$%]{0,200}?)(\s*=\s*\$?\s*)$")
 NUMBERS = re.compile(NUMBER)
 PLACES = 2
 
@@ -133,6 +133,20 @@ def format_number(value: Fraction) -> str:
     return f"{sign}{digits[:-PLACES]}.{digits[-PLACES:]}".rstrip("0").rstrip(".")
 
 
+def format_like(value: Fraction, old: str, *, money: bool) -> str:
+    """A number in the form of the one whose place it takes: with commas if that has them, cents as two digits.
+
+    The form must not tell which of two numbers was put in afterwards.
+    """
+    whole, _, rest = format_number(value).partition(".")
+    decimals = old.partition(".")[2]
+    if (rest or decimals) if money else decimals.endswith("0"):
+        rest = rest.ljust(PLACES, "0")
+    if "," in old:
+        whole = f"{int(whole):,}"
+    return f"{whole}.{rest}" if rest else whole
+
+
 def is_plain(value: Fraction) -> bool:
     """Whether a person would write the number down without rounding, and would not wonder about it."""
     return value > 0 and (value * 10**PLACES).denominator == 1 and value < 10**7
@@ -142,8 +156,11 @@ def swap_numbers(text: str, changed: Mapping[Fraction, Fraction]) -> str:
     """The text with every number that has changed replaced by what it became."""
 
     def new(match: re.Match[str]) -> str:
-        value = _short_value(match.group())
-        return match.group() if value is None or value not in changed else format_number(changed[value])
+        old = match.group()
+        value = _short_value(old)
+        if value is None or value not in changed:
+            return old
+        return format_like(changed[value], old, money=text[: match.start()].endswith("$"))
 
     return NUMBERS.sub(new, text)
 
@@ -155,25 +172,28 @@ def _short_value(text: str) -> Fraction | None:
         return None
 
 
-def carry(line: Line, changed: dict[Fraction, Fraction], start: int = 0) -> Line | None:
+def carry(line: Line, changed: dict[Fraction, Fraction], start: int = 0, *, words: bool = True) -> Line | None:
     """The line as somebody would write it who believes the changed numbers. `changed` learns what follows from them.
 
-    Parts before `start` stay. None if a calculation cannot be done any more.
+    Parts before `start` stay. Without `words`, only calculations take the changed numbers, and the words between them
+    no more than what comes out. None if a calculation cannot be done any more.
     """
     parts: list[str | Calculation] = list(line.parts[:start])
+    results: dict[Fraction, Fraction] = {}
     for part in line.parts[start:]:
         if isinstance(part, str):
-            parts.append(swap_numbers(part, changed))
+            parts.append(swap_numbers(part, changed if words else results))
             continue
         expression, visible = swap_numbers(part.expression, changed), swap_numbers(part.visible, changed)
         value = evaluate(expression)
         if value is None or value < 0:
             return None
-        shown = part.shown if expression == part.expression else format_number(value)
-        if number_value(shown) == part.result:
-            changed.pop(part.result, None)
-        else:
-            changed[part.result] = number_value(shown)
+        shown = part.shown if expression == part.expression else format_like(value, part.shown, money="$" in part.lead)
+        for known in (changed, results):
+            if number_value(shown) == part.result:
+                known.pop(part.result, None)
+            else:
+                known[part.result] = number_value(shown)
         new = Calculation(visible, part.lead, expression, shown)
         parts = [*mention(parts, part, new), new]
     return Line(tuple(parts))

@@ -85,7 +85,13 @@ FOUND: list[tuple[str, str, str, str]] = [
     ("The answer is: **5**\nbye", "5", "The answer is: **5**", "phrase"),
     ("THE FINAL ANSWER IS $2.50. Bye", "$2.50", "THE FINAL ANSWER IS $2.50", "phrase"),
     ("the answer is 1. the answer is 2. ok", "2", "the answer is 2", "phrase"),
-    ("the answer is 1, and the answer is", "1, and", "the answer is 1, and", "phrase"),
+    ("the answer is 1, and the answer is", "1", "the answer is 1", "phrase"),
+    ("So the answer is 18!", "18", "the answer is 18", "phrase"),
+    ("The answer is 7, as required.", "7", "The answer is 7", "phrase"),
+    ("The answer is 5. Let me check: the answer is correct.", "5", "The answer is 5", "phrase"),
+    ("The answer is 1, 2 and 3.", "1, 2 and 3", "The answer is 1, 2 and 3", "phrase"),
+    ("The answer is 1, and 2.", "1, and 2", "The answer is 1, and 2", "phrase"),
+    ("The answer is correct.", "correct", "The answer is correct", "phrase"),
     ("the answer is 42。", "42", "the answer is 42", "phrase"),
 ]  # fmt: skip
 

@@ -221,3 +221,8 @@ def test_time_is_linear(piece: str) -> None:
     # The best of three: a collection of garbage may fall into any one of them.
     small, large = (min(seconds(size) for _ in range(3)) for size in (4000, 16000))
     assert large < 12 * max(small, 0.002)
+
+
+def test_a_number_that_is_cut_is_no_number() -> None:
+    (found,) = check_arithmetic(r"1 1/1{,}000{,}000\,000\,000\,000{,}000 = 2")
+    assert found.verdict is None

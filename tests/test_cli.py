@@ -78,12 +78,12 @@ def test_a_file_in_order_with_its_bad_lines(
 
 def test_standard_input(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     row = json.dumps({"question": QUESTION, "solution": SOLUTION})
-    monkeypatch.setattr(sys, "stdin", io.StringIO(row + "\n" + row))
+    monkeypatch.setattr(sys, "stdin", piped(row + "\n" + row))
     assert main(["score", "-", "--model", str(checkpoint)]) == 0
     out = capsys.readouterr().out
     assert out.count("no error found") + out.count("first error at step") == 2
     assert "line 2" in out
-    monkeypatch.setattr(sys, "stdin", io.StringIO(SOLUTION))
+    monkeypatch.setattr(sys, "stdin", piped(SOLUTION))
     assert main(["score", "--question", QUESTION, "--solution", "-", "--model", str(checkpoint), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["steps"]) == 3
 
@@ -104,12 +104,34 @@ def test_wrong_calls(checkpoint: Path, arguments: list[str], message: str, capsy
 def test_nothing_to_score_is_said_before_the_model_is_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n\n"))
+    monkeypatch.setattr(sys, "stdin", piped("\n\n"))
     assert main(["score", "--model", "not loaded"]) == 2
     assert "no line to score" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"question": "\xff"}'), encoding="utf-8"))
-    assert main(["score", "--model", "not loaded"]) == 2
-    assert "standard input cannot be read" in capsys.readouterr().err
+
+
+def piped(text: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+
+
+def test_a_line_that_cannot_be_read_costs_no_other(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = json.dumps({"question": QUESTION, "solution": SOLUTION}).encode()
+    file = tmp_path / "lines.jsonl"
+    file.write_bytes(b"\n".join([b"\xef\xbb\xbf" + good, b'{"question": "\xff"}', b"[" * 200_000, good]))
+    assert main(["score", str(file), "--model", str(checkpoint), "--json"]) == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row.get("status") for row in rows] == ["scored", None, None, "scored"]
+    assert "can't decode" in rows[1]["error"]
+    assert "recursion" in rows[2]["error"]
+
+
+def test_the_output_is_utf8_whatever_the_locale(checkpoint: Path) -> None:
+    command = [sys.executable, "-m", "surefoot.cli", "score", "--model", str(checkpoint), "--json"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    ran = subprocess.run([*command, "--question", "≤", "--solution", "≤ 中"], env=environment, capture_output=True)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["steps"][0]["text"] == "≤ 中"
 
 
 def test_the_threshold_reaches_the_json(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

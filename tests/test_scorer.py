@@ -251,3 +251,8 @@ def test_importing_surefoot_is_cheap() -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'lode'"):
         _ = surefoot.lode
+
+
+def test_a_system_message_is_text_too(scorer: surefoot.Scorer) -> None:
+    with pytest.raises(InputError, match="The system of item 0 holds half of a surrogate pair"):
+        scorer.score("q", ["a"], system="\ud800")

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import surefoot
+from surefoot.errors import OptionError
 from surefoot.reward import RECIPES, Reward, RewardResult
 from surefoot.split import split
 from surefoot.watch import THRESHOLDS, Watch, is_hollow, penalty, signs
@@ -124,6 +125,12 @@ def test_a_slow_drift_to_fewer_and_longer_steps_is_noticed(scorer: surefoot.Scor
     assert metrics["steps_drift"] < -0.5
     assert metrics["length_drift"] > 0.5
     assert {"steps_drift", "length_drift"} <= set(watch.alarms(metrics))
+
+
+@pytest.mark.parametrize("option", ["warmup", "memory"])
+def test_it_counts_batches(option: str) -> None:
+    with pytest.raises(OptionError, match=f"{option}=0"):
+        Watch(**{option: 0})  # type: ignore[arg-type]
 
 
 def test_it_is_cheap() -> None:

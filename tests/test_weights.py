@@ -458,3 +458,16 @@ def test_auto_is_float32_on_the_cpu_and_bfloat16_on_cuda() -> None:
     assert machine.choose_dtype("auto", torch.device("cpu")) == torch.float32
     assert machine.choose_dtype("auto", torch.device("cuda")) == torch.bfloat16
     assert machine.choose_dtype(torch.float16, torch.device("cuda")) == torch.float16
+
+
+def test_a_tensor_in_two_files_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(checkpoint, tmp_path / "copy")
+    shutil.copy(copy / "model.safetensors", copy / "model_old.safetensors")
+    with pytest.raises(CheckpointError, match=r"model.safetensors and model_old.safetensors .* both hold"):
+        surefoot.load(copy)
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    scorer = surefoot.load(write_qwen_checkpoint(tmp_path / "small", vocab_size=151_646))
+    with pytest.raises(CheckpointError, match="They do not belong together"):
+        scorer.score("q", ["a step"])

@@ -47,6 +47,7 @@ BOX_TOKEN = re.compile(
 _PHRASE = re.compile(
     r"\bthe[^\S\r\n]+(?:final[^\S\r\n]+|correct[^\S\r\n]+)?answer[^\S\r\n]+is\b[^\S\r\n]*[:\uff1a]?", re.IGNORECASE
 )
+_ASIDE = re.compile(r",[^\S\r\n]+[A-Za-z]{2,}[A-Za-z' -]*\Z")
 _SENTENCE_END = re.compile(r"[.?](?=\s|\Z)|[\u3002\uff1f\r\n]")
 
 
@@ -175,16 +176,29 @@ def _boxes(text: str) -> list[_Box]:
 
 
 def _last_phrase(text: str) -> Answer | None:
+    """The last phrase whose value looks like an answer, else the last that has one: "the answer is correct"."""
     limit = len(text)
+    other: Answer | None = None
     for match in reversed(list(_PHRASE.finditer(text))):
-        stop = _SENTENCE_END.search(text, match.end(), limit)
+        start = match.end()
+        stop = _SENTENCE_END.search(text, start, limit)
         end = stop.start() if stop else limit
-        if value := _clean_edges(text[match.end() : end]):
-            end = match.end() + len(text[match.end() : end].rstrip())
-            return Answer(value, match.start(), end, "phrase")
-        # Phrases share no text, so that however many are empty, each character is looked at once.
+        # Behind the value may stand an aside ("7, as required") or an exclamation mark, which is no factorial here.
+        for most in (end, start + len(text[start:end].rstrip().rstrip("!")), _aside(text, start, end)):
+            value = _clean_edges(text[start:most])
+            if value and (found := Answer(value, match.start(), start + len(text[start:most].rstrip()), "phrase")):
+                if _looks_like_answer(value) and not value.endswith("!"):
+                    return found
+                other = other or found
+        # Phrases share no text, so that however many there are, each character is looked at a few times.
         limit = match.start()
-    return None
+    return other
+
+
+def _aside(text: str, start: int, end: int) -> int:
+    """Where a comma parts the value from words that bring no further value, or `end`."""
+    aside = _ASIDE.search(text, start, end)
+    return end if aside is None else aside.start()
 
 
 def _label_end(text: str, line: Span, label: re.Match[str]) -> int:

@@ -7,6 +7,7 @@ the call itself was wrong. Results go to standard output, everything else to sta
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import surefoot
 from surefoot.cli_calibrate import add_calibrate
@@ -45,6 +46,8 @@ DONE, UNSCORED, WRONG_CALL = 0, 1, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and gives back its exit code."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale is: JSON is UTF-8
     logging.basicConfig(format="surefoot: %(message)s", level=logging.INFO if options.verbose else logging.WARNING)
     try:
         code: int = options.run(options)
@@ -173,20 +176,21 @@ def _read_input(options: argparse.Namespace) -> Iterator[_Line]:
         raise InputError("Nothing to score. Give --question and --solution, or a JSONL file (- is standard input).")
     try:
         if options.file in (None, "-"):
-            yield from _read_jsonl(sys.stdin)
+            yield from _read_jsonl(sys.stdin.buffer)
         else:
-            with open(options.file, encoding="utf-8") as stream:
+            with open(options.file, "rb") as stream:
                 yield from _read_jsonl(stream)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InputError(f"{options.file or 'standard input'} cannot be read: {error}") from error
 
 
-def _read_jsonl(stream: TextIO) -> Iterator[_Line]:
-    for number, text in enumerate(stream, start=1):
-        if text.strip():
+def _read_jsonl(stream: BinaryIO) -> Iterator[_Line]:
+    """A line that cannot be read costs no other line."""
+    for number, line in enumerate(stream, start=1):
+        if line.strip():
             try:
-                yield _Line(number, _pair(json.loads(text)))
-            except ValueError as error:
+                yield _Line(number, _pair(json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))))
+            except (ValueError, RecursionError) as error:
                 yield _Line(number, None, str(error))
 
 

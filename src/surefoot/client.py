@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -67,7 +68,10 @@ class _Shared:
         try:
             return _row(item, number)
         except InputError as error:
-            return SolutionScore((), self.name, reason=str(error))
+            return self._unscored(error)
+
+    def _unscored(self, error: Exception) -> SolutionScore:
+        return SolutionScore((), self.name, reason=str(error))
 
 
 class Client(_Shared):
@@ -126,7 +130,7 @@ class Client(_Shared):
 
         def stream() -> Iterator[SolutionScore]:
             for some in windows:
-                yield from _merged(some, self._score_rows(_good(some), how))
+                yield from _merged(some, self._score_rows(_good(some), how, keep_going=True))
 
         return stream()
 
@@ -144,18 +148,21 @@ class Client(_Shared):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _score_rows(self, rows: list[Row], how: Row) -> list[SolutionScore]:
+    def _score_rows(self, rows: list[Row], how: Row, *, keep_going: bool = False) -> list[SolutionScore]:
         bodies = self._bodies(rows, how)
+        score = partial(self._score, keep_going=keep_going)
         if len(bodies) <= 1:
-            return [result for body in bodies for result in self._score(body)]
+            return [result for body in bodies for result in score(body)]
         with ThreadPoolExecutor(min(self._connections, len(bodies))) as threads:
-            return [result for part in threads.map(self._score, bodies) for result in part]
+            return [result for part in threads.map(score, bodies) for result in part]
 
-    def _score(self, body: Row) -> list[SolutionScore]:
+    def _score(self, body: Row, keep_going: bool) -> list[SolutionScore]:
         try:
             return _results(self._transport.ask("POST", "/v1/score", body), len(body["items"]))
         except TooLargeError as error:
-            return [result for half in _halves(body, error) for result in self._score(half)]
+            if keep_going and len(body["items"]) == 1:
+                return [self._unscored(error)]
+            return [result for half in _halves(body, error) for result in self._score(half, keep_going)]
 
 
 class AsyncClient(_Shared):
@@ -209,7 +216,7 @@ class AsyncClient(_Shared):
 
         async def stream() -> AsyncIterator[SolutionScore]:
             for some in windows:
-                for result in _merged(some, await self._score_rows(_good(some), how)):
+                for result in _merged(some, await self._score_rows(_good(some), how, keep_going=True)):
                     yield result
 
         return stream()
@@ -228,15 +235,23 @@ class AsyncClient(_Shared):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _score_rows(self, rows: list[Row], how: Row) -> list[SolutionScore]:
-        parts = await asyncio.gather(*map(self._score, self._bodies(rows, how)))
-        return [result for part in parts for result in part]
+    async def _score_rows(self, rows: list[Row], how: Row, *, keep_going: bool = False) -> list[SolutionScore]:
+        tasks = [asyncio.ensure_future(self._score(body, keep_going)) for body in self._bodies(rows, how)]
+        try:
+            return [result for part in await asyncio.gather(*tasks) for result in part]
+        finally:
+            # After an error nobody waits for the others any more.
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _score(self, body: Row) -> list[SolutionScore]:
+    async def _score(self, body: Row, keep_going: bool) -> list[SolutionScore]:
         try:
             return _results(await self._transport.ask("POST", "/v1/score", body), len(body["items"]))
         except TooLargeError as error:
-            return [result for half in _halves(body, error) for result in await self._score(half)]
+            if keep_going and len(body["items"]) == 1:
+                return [self._unscored(error)]
+            return [result for half in _halves(body, error) for result in await self._score(half, keep_going)]
 
 
 def _good(read: list[Row | SolutionScore]) -> list[Row]:
@@ -256,14 +271,14 @@ def _rows(items: Iterable[Item]) -> list[Row]:
 def _row(item: Item, number: int) -> Row:
     question, given = read_pair(item, number)
     if isinstance(given, str):
-        require_unicode(question, given, number)
+        require_unicode(number, question=question, solution=given)
         return {"question": question, "solution": given}
     if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
         raise InputError(f"Item {number}: The solution is of type {type(given).__name__}; give a str or a list of str.")
     for at, step in enumerate(given):
         if not isinstance(step, str):
             raise InputError(f"Item {number}: Step {at} of the list is of type {type(step).__name__}; give a str.")
-        require_unicode(question, step, number)
+        require_unicode(number, question=question, solution=step)
     return {"question": question, "steps": list(given)}
 
 

@@ -231,7 +231,9 @@ class Parser:
             written_together = top.end == bar.start and bar.end == bottom.start
             if top.kind == bottom.kind == "number" and bar.text == "/" and written_together:
                 self._at += 3
-                share = _divided(number_value(top.text[:LONGEST_NUMBER]), number_value(bottom.text[:LONGEST_NUMBER]))
+                if max(len(top.text), len(bottom.text)) > LONGEST_NUMBER:
+                    raise CannotTell
+                share = _divided(number_value(top.text), number_value(bottom.text))
                 if not 0 < share < 1:
                     raise CannotTell
                 return value + share

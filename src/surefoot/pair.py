@@ -23,9 +23,9 @@ def read_pair(item: Any, number: int) -> tuple[str, Any]:
     return question, given
 
 
-def require_unicode(question: str, solution: str, number: int) -> None:
-    """Refuses texts that no tokenizer and no JSON can hold."""
-    for name, text in (("question", question), ("solution", solution)):
+def require_unicode(number: int, **texts: str) -> None:
+    """Refuses texts of an item that no tokenizer and no JSON can hold."""
+    for name, text in texts.items():
         try:
             text.encode()
         except UnicodeEncodeError:

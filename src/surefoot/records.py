@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,13 +61,13 @@ def _read_file(file: Path) -> Iterator[Record]:
     try:
         raw = file.read_bytes()
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(f"{file} cannot be read: {error}") from error
     split = split_name(file)
     if text.lstrip()[:1] == "[":
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{file} is not JSON: {error}") from error
         for number, data in enumerate(found):
             yield _record(data, f"{file}, item {number} (from 0)", split)
@@ -76,7 +77,7 @@ def _read_file(file: Path) -> Iterator[Record]:
             place = f"{file}, line {number}"
             try:
                 data = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{place} is not JSON: {error}") from error
             yield _record(data, place, split)
 

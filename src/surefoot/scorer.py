@@ -264,9 +264,9 @@ class Scorer:
             solution = split_solution(given, split, closing=closing)
         except InputError as error:
             raise InputError(f"Item {number}: {error}") from error
-        require_unicode(question, solution.text, number)
+        require_unicode(number, question=question, solution=solution.text, system=system or "")
         texts = [step.text for step in solution.steps]
-        prompts = self.family.prompts(self._encoder, question, texts, system)
+        prompts = self.family.prompts(self._encoder, question, texts, system, self.max_tokens)
         readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)
         return Job(solution, prompts, readable, tuple(self._warnings(question, solution)))
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from surefoot import aggregate
+from surefoot.errors import OptionError
 from surefoot.result import SolutionScore
 from surefoot.reward import Missing, RewardResult, Term
 
@@ -119,6 +120,8 @@ class Watch:
         confident: float = 0.7,
         thresholds: Mapping[str, float] = THRESHOLDS,
     ) -> None:
+        if warmup < 1 or memory < 1:
+            raise OptionError(f"warmup={warmup} and memory={memory} have to be at least 1: they count batches.")
         self._warmup, self._keep, self._confident = warmup, 1.0 - 1.0 / memory, confident
         self.thresholds = dict(THRESHOLDS) | dict(thresholds)
         self._steps, self._length = _Drift(warmup, self._keep), _Drift(warmup, self._keep)

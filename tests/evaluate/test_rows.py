@@ -103,6 +103,8 @@ def test_a_bad_item_of_a_list_is_named(tmp_path: Path) -> None:
         (b'{"a": 1}\nnonsense\n', "line 2 is not JSON"),
         (b"\xff\xfe", "cannot be read"),
         (b"\x1f\x8bnot gzip", "cannot be read"),
+        (gzip.compress(b"[]" * 999, mtime=0)[:12] + b"\xff" * 9, "cannot be read"),
+        (b"[" * 200_000, "is not JSON"),
         (gzip.compress(b"[]" * 999, mtime=0)[:-9], "cannot be read"),
     ],
 )

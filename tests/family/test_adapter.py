@@ -106,6 +106,7 @@ def test_a_head_that_was_trained_whole_is_taken_whole(base: Path, tmp_path: Path
         ({"use_dora": True}, "LORA with use_dora; plain LoRA is supported"),
         ({"peft_type": "IA3"}, "is IA3; plain LoRA"),
         ({"alpha_pattern": {"q_proj": 3}}, "alpha_pattern"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights=pissa"),
     ],
 )
 def test_other_adapters_are_refused(adapter: Path, tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 import surefoot
 from small import CASES, ensemble, make_llemma, plain, states, write
 from surefoot.errors import CheckpointError
+from surefoot.family.chat import numbered
 from surefoot.terminal import show
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]
@@ -94,6 +97,45 @@ def test_a_session_reads_where_it_did_not_read_before(tmp_path: Path) -> None:
     assert found.step_scores == pytest.approx(scorer.score(QUESTION, apart).step_scores, abs=1e-5)
     assert session.computed_tokens - before == 1
     assert found.step_scores[1:] == pytest.approx(scorer.score(QUESTION, together).step_scores, abs=1e-5)
+
+
+def test_a_session_does_not_take_an_old_score_for_a_new_token(tmp_path: Path) -> None:
+    """Slots are used again; what was read in them before is not the score of who has them now."""
+    scorer = surefoot.load(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
+    rng = random.Random(0)
+    for tokens in (6, 12, 25):
+        session = scorer.session("q", max_bytes=tokens * scorer._runner.token_bytes)
+        for _ in range(60):
+            words = rng.choices("abcxyz", k=rng.randint(1, 4))
+            steps = words if rng.random() < 0.5 else ["\n".join(words)]
+            (found,) = session.score([steps])
+            assert found.step_scores == pytest.approx(scorer.score("q", steps).step_scores, abs=1e-5)
+
+
+def test_only_a_line_break_is_a_line_break(tmp_path: Path) -> None:
+    scorer = surefoot.load(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
+    newline = scorer._encoder.word("\n")
+    for step in ("half is \x0crac{1}{2}", "a\u2028b", "a\x1cb"):
+        assert scorer.family.render(scorer._encoder, "q", [step]).ids.count(newline) == 2  # its own and the question's
+    assert scorer.family.render(scorer._encoder, "q", ["a\r\nb\nc"]).ids.count(newline) == 4
+
+
+def test_prompts_past_the_limit_are_not_all_written_out(tmp_path: Path) -> None:
+    scorer = surefoot.load(make("Universal-PRM-7B", tmp_path), max_tokens=200)
+    started = time.process_time()
+    result = scorer.score("q", [f"take {number}" for number in range(3_000)])
+    assert time.process_time() - started < 20
+    scored = [step.status == "scored" for step in result.steps]
+    assert 10 < sum(scored) < 100
+    assert scored == sorted(scored, reverse=True)
+    assert result.steps[-1].status == "over_length"
+
+
+def test_blanks_before_a_step_take_no_longer_than_their_length() -> None:
+    started = time.process_time()
+    assert numbered(1, " " * 100_000 + "x").startswith("Step 1: ")
+    assert numbered(1, " **Step 1:** x") == " **Step 1:** x"
+    assert time.process_time() - started < 2
 
 
 def test_prefixes_of_one_solution_share_their_tokens(tmp_path: Path) -> None:

@@ -101,6 +101,37 @@ def test_a_malformed_item_does_not_end_a_stream(url: str, scorer: surefoot.Score
         surefoot.AsyncClient(url).score_stream(items, window=0)
 
 
+def test_an_item_that_is_too_large_does_not_end_a_stream(scorer: surefoot.Scorer) -> None:
+    items = solutions(7)
+    items[3] = ("q", "x" * 5_000)
+
+    async def ask(url: str) -> list[SolutionScore]:
+        async with surefoot.AsyncClient(url) as client:
+            return [result async for result in client.score_stream(items)]
+
+    with served([scorer], Settings(max_body_bytes=3_000)) as (url, _), surefoot.connect(url) as client:
+        for found in (list(client.score_stream(items)), asyncio.run(ask(url))):
+            assert [result.status for result in found] == ["scored"] * 3 + ["unscored"] + ["scored"] * 3
+            assert "bytes" in (found[3].reason or "")
+        with pytest.raises(ServiceError):
+            client.score_many(items)
+
+
+def test_after_an_error_nothing_more_is_sent() -> None:
+    server = Replies((400, "{}"), (429, "{}"), retry_after="1")
+
+    async def ask() -> int:
+        async with surefoot.AsyncClient(server.url, items_per_request=1, connections=2) as client:
+            with pytest.raises(ServiceError):
+                await client.score_many(solutions(9))
+            sent = server.asked
+            await asyncio.sleep(2.5)
+            return server.asked - sent
+
+    assert asyncio.run(ask()) == 0
+    server.shutdown()
+
+
 def test_adapters_take_the_address_of_a_service(url: str, scorer: surefoot.Scorer) -> None:
     found = surefoot.compute_reward(QUESTION, SOLUTION, "14", model=url, recipe="outcome+process")
     expected = surefoot.compute_reward(QUESTION, SOLUTION, "14", model=scorer, recipe="outcome+process")

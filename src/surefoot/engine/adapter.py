@@ -18,6 +18,8 @@ FACTOR = re.compile(r"(.*)\.lora_(A|B)(?:\.default)?\.weight")
 SAVED = re.compile(r"\.modules_to_save\.default|\.modules_to_save")
 NOT_A_SUM = ("use_dora", "fan_in_fan_out", "alpha_pattern", "layer_replication", "lora_bias", "trainable_token_indices")
 """Settings under which a layer is more than W + scale * B @ A, or scales differ between layers."""
+LEAVES_THE_BASE = ("gaussian", "eva")
+"""Ways to start by name that take nothing out of the base; PiSSA, OLoRA and their like do."""
 
 
 def open_adapter(folder: Path, base: str | Path | None = None) -> Checkpoint:
@@ -42,6 +44,9 @@ def open_adapter(folder: Path, base: str | Path | None = None) -> Checkpoint:
 def _check_kind(folder: Path, settings: dict[str, Any]) -> None:
     kind = settings.get("peft_type")
     more = [name for name in NOT_A_SUM if settings.get(name)]
+    start = settings.get("init_lora_weights")
+    if isinstance(start, str) and start not in LEAVES_THE_BASE:
+        more.append(f"init_lora_weights={start}")
     if kind != "LORA" or more:
         raise CheckpointError(
             f"The adapter in {folder} is {kind or 'of no stated kind'}{' with ' + ', '.join(more) if more else ''}; "

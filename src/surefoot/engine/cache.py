@@ -125,6 +125,10 @@ class TreeCache:
         """
         while self._slots and len(self._taken(needed)) + count > self._capacity:
             del self._slots[next(iter(self._slots))]
+        # A slot that is free may go to another token: what was read there must not be taken for that token's.
+        slots, _ = from_asks(np.fromiter(self._scores, dtype=np.int64, count=len(self._scores)))
+        kept = np.isin(slots, self._taken(needed))
+        self._scores = {key: score for (key, score), stays in zip(self._scores.items(), kept, strict=True) if stays}
         size, need = self._store.shape[3], len(self._taken(needed)) + count
         if need > size:
             larger = self._runner.new_buffer(max(need, min(max(256, 2 * size), self._capacity)))

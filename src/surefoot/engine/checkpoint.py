@@ -117,7 +117,12 @@ def open_checkpoint(model: str | Path, revision: str | None = None, base: str | 
     config = _read_config(folder)
     tensors: dict[str, TensorPlace] = {}
     for file in _weight_files(folder):
-        tensors |= list_tensors(file)
+        found = list_tensors(file)
+        if twice := sorted(tensors.keys() & found.keys()):
+            raise CheckpointError(
+                f"{tensors[twice[0]].file.name} and {file.name} in {folder} both hold {twice[0]}. Keep one of the two."
+            )
+        tensors |= found
     return Checkpoint(folder, config, tensors)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from surefoot.engine import attention
 from surefoot.engine.pack import Indices, Pack, build_trie
-from surefoot.errors import SurefootError
+from surefoot.errors import CheckpointError, SurefootError
 from surefoot.prompt import Prompt
 
 logger = logging.getLogger("surefoot")
@@ -126,6 +126,11 @@ class Runner:
         Gives the scores at the pack's reads, and the keys and values that it is to keep:
         [layer, key or value, head, token, size]. Gives nothing when memory did not suffice; the budget is then halved.
         """
+        rows = self._embedding.get_parameter("weight").shape[0]
+        if (largest := int(pack.ids.max())) >= rows:  # on CUDA it would end the process
+            raise CheckpointError(
+                f"The tokenizer gives token {largest}, and the model knows {rows}. They do not belong together."
+            )
         try:
             return self._forward(pack, inherited)
         except torch.OutOfMemoryError as error:

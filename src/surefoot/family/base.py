@@ -94,10 +94,15 @@ class Family(ABC):
         """The exact ids that the model was trained to read. `system` replaces the family's own system message."""
 
     def prompts(
-        self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None
+        self,
+        encoder: TextEncoder,
+        question: str,
+        steps: Sequence[str],
+        system: str | None = None,
+        limit: int | None = None,
     ) -> tuple[Prompt, ...]:
         """The prompts of one solution, whose reads in their order are those of its steps: one, unless every step needs
-        a text of its own."""
+        a text of its own. Of a prompt with more tokens than `limit` it only matters that it has."""
         return (self.render(encoder, question, steps, system),)
 
     @abstractmethod

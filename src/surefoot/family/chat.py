@@ -13,7 +13,7 @@ from surefoot.family.encoder import TextEncoder
 from surefoot.family.sketch import Sketch
 from surefoot.prompt import Prompt
 
-LABEL = re.compile(r"\s*\**\s*Step\s+\d+\s*[:.]", re.IGNORECASE)
+LABEL = re.compile(r"[\s*]*Step\s+\d+\s*[:.]", re.IGNORECASE)
 
 
 def chatml_turn(sketch: Sketch, role: str, text: str, question: str | None = None) -> None:

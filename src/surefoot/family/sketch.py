@@ -6,6 +6,7 @@ family says, never searched for in the ids.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -66,6 +67,7 @@ class Sketch:
         targets: list[int] = []
         ends: list[int] = []
         prefix: int | None = None
+        ending = Counter(self._step_ends)
         for number, part in enumerate(self._parts, start=1):
             piece = next(encoded)
             if part.question is not None:
@@ -79,7 +81,7 @@ class Sketch:
             ids += piece
             if part.read:
                 reads.append(len(ids) - 1)
-            ends += [len(reads)] * self._step_ends.count(number)
+            ends += [len(reads)] * ending[number]
         return Prompt(tuple(ids), tuple(reads), len(ids) if prefix is None else prefix, tuple(targets), tuple(ends))
 
     def _encoded(self) -> Iterator[list[int]]:

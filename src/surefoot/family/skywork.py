@@ -46,7 +46,7 @@ class Skywork(Family):
         sketch.text(f"{question}\n", opens=True)
         sketch.question_ends()
         for step in steps:
-            for line in step.splitlines():
+            for line in step.replace("\r\n", "\n").split("\n"):
                 if line.strip():
                     sketch.text(line)
                     sketch.token(newline)

@@ -96,11 +96,19 @@ class Universal(Family):
         return sketch.prompt()
 
     def prompts(
-        self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None
+        self,
+        encoder: TextEncoder,
+        question: str,
+        steps: Sequence[str],
+        system: str | None = None,
+        limit: int | None = None,
     ) -> tuple[Prompt, ...]:
-        """One for every step, with the steps up to it."""
-        counts = range(1, len(steps) + 1) if steps else (0,)
-        return tuple(self.render(encoder, question, steps[:count], system) for count in counts)
+        """One for every step, with the steps up to it. The first that is too long stands for all that follow."""
+        found: list[Prompt] = []
+        for count in range(min(1, len(steps)), len(steps) + 1):
+            too_long = limit is not None and found and len(found[-1].ids) > limit
+            found.append(found[-1] if too_long else self.render(encoder, question, steps[:count], system))
+        return tuple(found)
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The sigmoid of the value."""

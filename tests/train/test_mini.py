@@ -43,6 +43,8 @@ def test_the_calculators_notes_stand_before_the_marker() -> None:
         ("Ann has 17 pens.", ["17 + 14 = 31", "So 31, and 14 more."], [[HOLDS, NEW], []]),
         ("Ann has 17 pens.", ["17 * 2 = 34 pens.", "34 + 17 = 50", "50 * 2 = 100."], [[HOLDS], [FAILS], [HOLDS]]),
         ("Ann has 17 pens.", ["A year has 365 days.", "Then 60 minutes.", "x = y"], [[], [], []]),
+        ("Tom saves 20% of $150.", ["150 * .2 = 30", "150 - 30 = 120, which is 80%."], [[HOLDS], [HOLDS]]),
+        ("Twenty boys, 3/4 of them tall.", ["20 * 0.75 = 15", "**Step 13:** so 15."], [[HOLDS], []]),
         ("", [], []),
     ],
 )

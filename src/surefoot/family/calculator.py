@@ -6,11 +6,12 @@ a prefix stay what they are. The notes are opinions for the model to weigh, not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from surefoot.arithmetic import check_arithmetic
-from surefoot.expression import numbers_in, numbers_of, tokens_of
+from surefoot.expression import Token, numbers_of, tokens_of
 
 HOLDS = "<|sums-hold|>"
 """The step has equations that come out, and none that does not."""
@@ -21,11 +22,23 @@ NEW = "<|new-number|>"
 NOTES = (HOLDS, FAILS, NEW)
 COMMON = frozenset(map(Fraction, (*range(11), 12, 24, 30, 52, 60, 100, 365, 1000)))
 """Numbers that anybody may bring along: counts, calendar, clock, percent."""
+SMALL = ["eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
+TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+WORDS = {
+    **{word: Fraction(number) for number, word in enumerate(SMALL, start=11)},
+    **{word: Fraction(10 * number) for number, word in enumerate(TENS, start=2)},
+    "half": Fraction(1, 2),
+    "third": Fraction(1, 3),
+    "quarter": Fraction(1, 4),
+}
+WORD = re.compile(rf"\b(?:{'|'.join(WORDS)})", re.IGNORECASE)
+LABEL = re.compile(r"[\s#>*_-]*(?:step\s*)?\d+\s*[:.)](?=\s|\*|\Z)", re.IGNORECASE)
+"""The number of a step, which is no number of the problem."""
 
 
 def notes_on(question: str, steps: Sequence[str]) -> list[list[str]]:
     """For each step its notes, none to two."""
-    known = {*COMMON, *numbers_in(question)}
+    known = {*COMMON, *_given(question)}
     notes = []
     for step in steps:
         tokens = tokens_of(step)
@@ -33,10 +46,32 @@ def notes_on(question: str, steps: Sequence[str]) -> list[list[str]]:
         verdicts = {equation.verdict for equation in equations}
         note = [FAILS] if False in verdicts else [HOLDS] if True in verdicts else []
         results = {equation.right for equation in equations if equation.right is not None}
-        named = {*numbers_of(tokens)}
+        label = LABEL.match(step)
+        named = {*numbers_of(token for token in tokens if label is None or token.start >= label.end())}
         if not all(number in known or number in results for number in named):
             note.append(NEW)
         known |= named
         known |= results
         notes.append(note)
     return notes
+
+
+def _given(question: str) -> Iterator[Fraction]:
+    """The numbers of a question, also those in words, and what percentages and fractions come to as decimals."""
+    tokens = tokens_of(question)
+    yield from numbers_of(tokens)
+    yield from (WORDS[match.group().lower()] for match in WORD.finditer(question))
+    for share in _shares(tokens):
+        yield from (share, 1 - share, 1 + share, 100 * share, 100 - 100 * share, 100 + 100 * share)
+
+
+def _shares(tokens: Sequence[Token]) -> Iterator[Fraction]:
+    for at, token in enumerate(tokens):
+        following = tokens[at + 1 : at + 3]
+        if token.kind != "number" or not following:
+            continue
+        numbers = numbers_of([token, *following])
+        if following[0].kind == "percent" or following[0].text.lower().startswith("percent"):
+            yield from (number / 100 for number in numbers[:1])
+        elif following[0].text == "/" and len(numbers) == 2 and numbers[1]:
+            yield numbers[0] / numbers[1]

@@ -15,6 +15,7 @@ from surefoot.train.batch import Mixture, Shape
 
 DECAYS = ("cosine", "linear", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
+ROUNDINGS = (None, "int8", "int4")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Settings:
     ema: float = 0.0
     """Decay of the moving average of the weights that is evaluated and exported; 0 is no average."""
     precision: str = "auto"
+    rounding: str | None = None
+    """Learn with the weights as they will be stored in this format, int8 or int4; None is as they are."""
     gradient_checkpointing: bool = False
     seed: int = 0
     share: bool = False
@@ -54,11 +57,11 @@ class Settings:
     mixture: Mixture = field(default_factory=lambda: Mixture({}))
 
     def __post_init__(self) -> None:
-        for name, allowed in (("decay", DECAYS), ("precision", PRECISIONS)):
+        choices: dict[str, tuple[str | None, ...]] = {"decay": DECAYS, "precision": PRECISIONS, "rounding": ROUNDINGS}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise OptionError(
-                    f"{name}={getattr(self, name)!r} is not offered. Choose one of: {', '.join(allowed)}."
-                )
+                offered = ", ".join(str(choice) for choice in allowed)
+                raise OptionError(f"{name}={getattr(self, name)!r} is not offered. Choose one of: {offered}.")
         if self.share and self.mixture.wrong_share is not None:
             raise OptionError("With share, right and wrong solutions are balanced by question: leave wrong_share out.")
         positive = ("learning_rate", "epochs", "accumulate", "max_tokens", "wrong_weight", "clip")

@@ -1,7 +1,7 @@
 """A trained model as a checkpoint folder that `surefoot.load` reads: config.json, tokenizer.json, model.safetensors.
 
 The rule: files appear whole or not at all, and hold nothing but the model. Weights can be stored in 8 or 4 bits (see
-`engine.packed`); embeddings and head take 8 bits then: they are few, and every score goes through them.
+`engine.packed`); embeddings, attention and head take 8 bits then: they are few, and scores suffer most from them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _stored(name: str, tensor: Tensor, dtype: str) -> dict[str, Tensor]:
         return {name: tensor.to(DTYPES[dtype]).contiguous()}
     if not can_pack(tuple(tensor.shape)):
         return {name: tensor.float().contiguous()}
-    codes, scales = pack(tensor, PACKED[dtype] if ".layers." in name else 8)
+    codes, scales = pack(tensor, PACKED[dtype] if ".mlp." in name else 8)
     return {name + CODES: codes, name + SCALES: scales}
 
 

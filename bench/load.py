@@ -1,6 +1,7 @@
 """A service under load: many requests of mixed sizes, some of them hostile; no answer may be lost, swapped or wrong.
 
-    python bench/load.py                     # 20,000 requests against a tiny model
+    python bench/load.py                     # 20,000 requests against mini, the embedded model
+    python bench/load.py --model FOLDER      # or another one
     python bench/load.py --requests 1000     # a short run
 
 Every request carries an id that has to come back, and every score is compared with the one that was computed before.
@@ -16,7 +17,6 @@ import asyncio
 import json
 import random
 import statistics
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -27,7 +27,6 @@ import httpx
 import surefoot
 from serve import check, service
 from surefoot.family.qwen import MARKER
-from surefoot.testing import write_qwen_checkpoint
 
 POOL = 400
 HOSTILE = 0.05
@@ -40,7 +39,7 @@ def solutions(count: int) -> list[tuple[str, list[str]]]:
     pool = []
     for number in range(count):
         question = f"What is {number // 4} + {rng.randint(1, 9)}?"
-        steps = [f"Step {at}: {number} and {'so on ' * rng.randint(0, 12)}." for at in range(rng.choice((1, 2, 3, 8)))]
+        steps = [f"Step {at}: {number} and {'so on ' * rng.randint(0, 4)}." for at in range(rng.choice((1, 2, 3, 8)))]
         if number % 10 == 0:
             steps[0] += f" {MARKER}<|im_end|>"
         pool.append((question, steps))
@@ -71,7 +70,7 @@ class Load:
             await asyncio.gather(*(one() for _ in range(callers)))
 
     async def _good(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
-        places = [rng.randrange(POOL) for _ in range(rng.choice((1, 1, 1, 2, 4, 16)))]
+        places = [rng.randrange(POOL) for _ in range(rng.choices((1, 2, 4, 16), (20, 6, 3, 1))[0])]
         body = {"items": [{"question": self._pool[at][0], "steps": self._pool[at][1]} for at in places]}
         started = time.perf_counter()
         while True:
@@ -124,22 +123,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--callers", type=int, default=64)
+    parser.add_argument("--model", default="mini")
     options = parser.parse_args()
     pool = solutions(POOL)
-    with tempfile.TemporaryDirectory() as place:
-        folder = write_qwen_checkpoint(Path(place) / "model")
-        expected = [result.step_scores for result in surefoot.load(folder).score_many(pool)]
-        with service(folder) as (url, pid):
-            load = Load(url, pool, expected)
-            marks = []
-            parts = 10
-            started = time.perf_counter()
-            for part in range(parts):
-                first, last = options.requests * part // parts, options.requests * (part + 1) // parts
-                asyncio.run(load.run(first, last, options.callers))
-                marks.append(memory(pid))
-            seconds = time.perf_counter() - started
-            metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+    expected = [result.step_scores for result in surefoot.load(options.model).score_many(pool)]
+    with service(options.model) as (url, pid):
+        load = Load(url, pool, expected)
+        marks = []
+        parts = 10
+        started = time.perf_counter()
+        for part in range(parts):
+            first, last = options.requests * part // parts, options.requests * (part + 1) // parts
+            asyncio.run(load.run(first, last, options.callers))
+            marks.append(memory(pid))
+            print(f"{last} of {options.requests}, {time.perf_counter() - started:.0f} s", flush=True)
+        seconds = time.perf_counter() - started
+        metrics = httpx.get(f"{url}/metrics", trust_env=False).text
     half = marks[len(marks) // 2 - 1 :]
     grown = (statistics.mean(half[-2:]) - half[0]) / half[0]
     bad = [line for line in metrics.splitlines() if line.startswith("surefoot_requests_total") and 'status="5' in line]

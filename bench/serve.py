@@ -1,7 +1,8 @@
 """Speed of the service: many callers of single solutions over HTTP against one call of score_many in one process.
 
-    python bench/serve.py                       # a model of 4 layers of 256; 64 callers
-    python bench/serve.py --layers 8            # layer shapes of Qwen2.5-0.5B
+    python bench/serve.py                       # mini, 64 callers
+    python bench/serve.py --model FOLDER        # another model
+    python bench/serve.py --layers 8            # a random one with layers of Qwen2.5-0.5B's shapes
     python bench/serve.py --layers 8 --with-vllm
 
 The service is `surefoot serve` in a process of its own, the callers are in this one. Rounds of both ways alternate, so
@@ -33,7 +34,6 @@ from rollouts import load_groups
 from surefoot.testing import write_qwen_checkpoint
 
 Item = tuple[str, list[str]]
-SMALL = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4}
 
 
 @contextmanager
@@ -101,20 +101,21 @@ def spread(values: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=0, help="layers of Qwen2.5-0.5B's shapes; 0: a small model")
-    parser.add_argument("--model", help="a checkpoint instead of one that is made")
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--layers", type=int, default=0, help="a random model instead, of so many layers")
     parser.add_argument("--callers", type=int, default=64)
-    parser.add_argument("--questions", type=int, default=16)
-    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--questions", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rollouts", type=Path, help="JSONL with question and steps")
     parser.add_argument("--with-vllm", action="store_true", help="vLLM's server on the same work (see vllm_server.py)")
     options = parser.parse_args()
-    sizes = {**SIZES_HALF_B, "num_hidden_layers": options.layers} if options.layers else SMALL
     groups = load_groups(options.rollouts, options.questions, options.samples)
     items: list[Item] = [(question, steps) for question, solutions in groups for steps in solutions]
     with tempfile.TemporaryDirectory() as place:
-        folder = options.model or write_qwen_checkpoint(Path(place) / "model", **sizes)
+        folder = options.model
+        if options.layers:
+            folder = write_qwen_checkpoint(Path(place), **{**SIZES_HALF_B, "num_hidden_layers": options.layers})
         scorer = surefoot.load(folder)
         results = scorer.score_many(items)
         expected = [result.step_scores for result in results]

@@ -1,33 +1,80 @@
-"""Scores two solutions of one question, a right and a wrong one, and shows them.
-
-The checkpoint is made on the spot: the architecture, tensor names and vocabulary of Qwen2.5-Math-PRM, with small,
-random weights. So everything is real but the judgement: these scores mean nothing yet.
-"""
+"""Scores a handful of solutions, right and wrong, with the model that comes with Surefoot."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import surefoot
-from surefoot.terminal import show, wants_colour
-from surefoot.testing import write_qwen_checkpoint
+from surefoot.terminal import BOLD, GREY, paint, show, wants_colour
 
-QUESTION = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. How much money does she make?"
-RIGHT = "Step 1: The rolls bring 12 * 2 = 24 dollars.\nStep 2: The loaves bring 5 * 4 = 20 dollars.\nFinal Answer: 44"
-WRONG = "Step 1: The rolls bring 12 * 2 = 26 dollars.\nStep 2: The loaves bring 5 * 4 = 20 dollars.\nFinal Answer: 46"
+BAKERY = (
+    "A bakery sells rolls for $2 each and loaves of bread for $4 each. On Monday it sold 12 rolls and 5 loaves, and it "
+    "paid $9 for flour. How much money did the bakery have left?"
+)
+TRAIN = (
+    "A train travels at 60 miles per hour for 3 hours and then at 40 miles per hour for 2 hours. How many miles does "
+    "the train travel in total?"
+)
+EXAMPLES = (
+    (
+        "Right",
+        BAKERY,
+        "Step 1: The bakery earned 12 * $2 = $24 from the rolls.\n"
+        "Step 2: It earned 5 * $4 = $20 from the loaves.\n"
+        "Step 3: In total it earned $24 + $20 = $44.\n"
+        "Step 4: After paying for the flour, the bakery had $44 - $9 = $35 left.\n"
+        "Final Answer: 35",
+    ),
+    (
+        "Wrong: a sum that does not hold",
+        BAKERY,
+        "Step 1: The bakery earned 12 * $2 = $26 from the rolls.\n"
+        "Step 2: It earned 5 * $4 = $20 from the loaves.\n"
+        "Step 3: In total it earned $26 + $20 = $46.\n"
+        "Step 4: After paying for the flour, the bakery had $46 - $9 = $37 left.\n"
+        "Final Answer: 37",
+    ),
+    (
+        "Wrong, and mini does not see it: every sum holds, but a loaf costs $4",
+        BAKERY,
+        "Step 1: The bakery earned 12 * $2 = $24 from the rolls.\n"
+        "Step 2: It earned 5 * $7 = $35 from the loaves.\n"
+        "Step 3: In total it earned $24 + $35 = $59.\n"
+        "Step 4: After paying for the flour, the bakery had $59 - $9 = $50 left.\n"
+        "Final Answer: 50",
+    ),
+    (
+        "Right, written in another way",
+        TRAIN,
+        "In the first 3 hours the train travels 60 * 3 = 180 miles.\n\n"
+        "In the next 2 hours it travels 40 * 2 = 80 miles.\n\n"
+        "In total, the train travels 180 + 80 = 260 miles.",
+    ),
+    (
+        "Wrong: it adds what should be multiplied",
+        TRAIN,
+        "In the first 3 hours the train travels 60 + 3 = 63 miles.\n\n"
+        "In the next 2 hours it travels 40 + 2 = 42 miles.\n\n"
+        "In total, the train travels 63 + 42 = 105 miles.",
+    ),
+)
+NEXT = """\
+mini sees sums that do not hold; whether the right sum was done it can hardly tell (see its card). What to type next:
+  .venv/bin/surefoot score --question "What is 2 + 3 * 4?" --solution "3 * 4 = 12, so it is 2 + 12 = 14."
+  .venv/bin/surefoot score --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4 --question "..." --solution "..."
+  .venv/bin/surefoot models          the PRMs that load by name
+  .venv/bin/pip install ".[serve]" && .venv/bin/surefoot serve          a page at http://127.0.0.1:8000\
+"""
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        scorer = surefoot.load(write_qwen_checkpoint(Path(folder)))
-        results = scorer.score_many([(QUESTION, RIGHT), (QUESTION, WRONG)])
-    for title, result in zip(("A right solution", "A wrong solution"), results, strict=True):
-        print(f"\n{title}\n{show(result, colour=wants_colour())}")
-    print(
-        "\nThe weights of this demo are random, so its scores mean nothing. With a real model:\n"
-        "  .venv/bin/surefoot score --model Qwen/Qwen2.5-Math-PRM-7B --question '...' --solution '...'"
-    )
+    colour = wants_colour()
+    results = surefoot.load().score_many([(question, solution) for _, question, solution in EXAMPLES])
+    asked = None
+    for (title, question, _), result in zip(EXAMPLES, results, strict=True):
+        if question != asked:
+            print(f"\n{paint(question, BOLD, colour)}")
+            asked = question
+        print(f"\n{title}\n{show(result, colour=colour)}")
+    print(f"\n{paint(NEXT, GREY, colour)}")
 
 
 if __name__ == "__main__":

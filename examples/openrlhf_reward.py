@@ -2,16 +2,14 @@
 
     --reward.remote_url examples/openrlhf_reward.py --data.label_key answer
 
-Run as a script, it shows a reply. The variable SUREFOOT_MODEL names the model; the script makes a small one with random
-weights if it is not set.
+Run as a script, it shows a reply. The variable SUREFOOT_MODEL names the model; the script takes mini if it is
+not set.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
-from pathlib import Path
 
 from surefoot.connect.openrlhf import OpenRLHFReward
 
@@ -25,9 +23,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        if "SUREFOOT_MODEL" not in os.environ:
-            from surefoot.testing import write_qwen_checkpoint
-
-            os.environ["SUREFOOT_MODEL"] = str(write_qwen_checkpoint(Path(folder)))
-        main()
+    os.environ.setdefault("SUREFOOT_MODEL", "mini")
+    main()

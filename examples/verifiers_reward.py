@@ -4,15 +4,13 @@
     prm = { fn = "examples/verifiers_reward.py:score", weight = 0.5 }
 
 Run as a script with verifiers installed, it scores one trace. The variable SUREFOOT_MODEL names the model; the script
-makes a small one with random weights if it is not set.
+takes mini if it is not set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
-from pathlib import Path
 
 from surefoot.connect.verifiers import reward_hook
 
@@ -35,9 +33,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        if "SUREFOOT_MODEL" not in os.environ:
-            from surefoot.testing import write_qwen_checkpoint
-
-            os.environ["SUREFOOT_MODEL"] = str(write_qwen_checkpoint(Path(folder)))
-        asyncio.run(main())
+    os.environ.setdefault("SUREFOOT_MODEL", "mini")
+    asyncio.run(main())

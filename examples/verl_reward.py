@@ -3,15 +3,13 @@
     reward.custom_reward_function.path=examples/verl_reward.py
 
 Run as a script, it does what verl's reward loop does: it asks for many samples at once, each in a call of its own. The
-variable SUREFOOT_MODEL names the model; the script makes a small one with random weights if it is not set.
+variable SUREFOOT_MODEL names the model; the script takes mini if it is not set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from surefoot.connect.verl import compute_score_async
@@ -34,9 +32,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        if "SUREFOOT_MODEL" not in os.environ:
-            from surefoot.testing import write_qwen_checkpoint
-
-            os.environ["SUREFOOT_MODEL"] = str(write_qwen_checkpoint(Path(folder)))
-        asyncio.run(main())
+    os.environ.setdefault("SUREFOOT_MODEL", "mini")
+    asyncio.run(main())

@@ -22,6 +22,12 @@ def scorer(checkpoint: Path) -> surefoot.Scorer:
 
 
 @pytest.fixture(scope="session")
+def mini() -> surefoot.Scorer:
+    """The embedded model: slower than the small checkpoint, but it has a judgement."""
+    return surefoot.load()
+
+
+@pytest.fixture(scope="session")
 def encoder() -> TextEncoder:
     import json
 

@@ -1,6 +1,6 @@
 """Surefoot scores every step of a solution with a process reward model.
 
-    scorer = surefoot.load("Qwen/Qwen2.5-Math-PRM-7B")
+    scorer = surefoot.load()  # mini, the model inside; or "Qwen/Qwen2.5-Math-PRM-7B", or a folder
     result = scorer.score(question, solution)
 
 Importing this package does not import torch; loading a model does.

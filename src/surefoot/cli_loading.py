@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import surefoot
 from surefoot.calibration import Calibration
+from surefoot.mini import NAME
 
 if TYPE_CHECKING:
     from surefoot import Scorer
 
-MODEL = "folder or hub id of a PRM"
+MODEL = f"folder or hub id of a PRM, or {NAME}, the small one that comes with Surefoot"
 THRESHOLD = "a step is right above it (0.5; 0 for a model whose scores are no probabilities)"
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """`--model`, and how it is loaded."""
-    parser.add_argument("--model", required=True, help=MODEL)
+    """`--model`, which is the embedded model unless said, and how it is loaded."""
+    parser.add_argument("--model", default=NAME, help=f"{MODEL} ({NAME})")
     add_loading_options(parser)
 
 

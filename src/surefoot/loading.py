@@ -28,13 +28,14 @@ from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
 from surefoot.family import Family, TextEncoder, find_family
+from surefoot.mini import NAME, locate
 from surefoot.scorer import Engine, Scorer
 
 logger = logging.getLogger("surefoot")
 
 
 def load(
-    model: str | Path,
+    model: str | Path = NAME,
     *,
     quantize: Quantization | None = None,
     quantize_fallback: bool = False,
@@ -51,9 +52,10 @@ def load(
 ) -> Scorer:
     """Loads a PRM once; the scorer can then be called as often as needed.
 
-    `model` is a folder or a hub id. Its family is known by the name or by config.json; where it is not, `family` names
-    it. `family_options` change how the family is asked and read. `base` is the model that LoRA weights belong to, if
-    not the one that they name. `max_tokens` lowers the limit on a prompt's length, which is the model's context.
+    `model` is a folder, a hub id, or `mini`: the small model that comes with this package. Its family is known by the
+    name or by config.json; where it is not, `family` names it. `family_options` change how the family is asked and
+    read. `base` is the model that LoRA weights belong to, if not the one that they name. `max_tokens` lowers the limit
+    on a prompt's length, which is the model's context.
     `quantize_fallback` loads the model unquantised, with a warning, where the quantisation cannot be done. `compile`
     compiles the forward pass: "auto" does so for long jobs in half precision on the CPU, where it wins most.
     `calibration`, a file of `surefoot calibrate` or what is in it, is applied to every step score.
@@ -79,7 +81,7 @@ def load(
             quantize = None
     number = choose_dtype(dtype, where)
     how = choose_attention(attention, where, number)
-    checkpoint = open_checkpoint(model, revision, base)
+    checkpoint = open_checkpoint(locate(model), revision, base)
     kind = find_family(checkpoint.config.get("architectures") or [], family, model=str(model), options=family_options)
     opened = [checkpoint]
     if kind.second_model is not None:
@@ -152,7 +154,7 @@ def with_engine(
     `model` is the folder or hub id whose config.json and tokenizer the engine's model has. `identity` tells engines
     apart whose numbers may differ: it is part of the fingerprint, by which scores are kept and calibrations belong.
     """
-    folder, config = open_config(model, revision)
+    folder, config = open_config(locate(model), revision)
     kind = find_family(config.get("architectures") or [], family, model=str(model))
     context = int(config.get("max_position_embeddings") or 4096)
     mark = sha256(

@@ -1,4 +1,4 @@
-"""The examples of rewards run, with the small checkpoint as their model."""
+"""The examples run as they are, with the embedded model."""
 
 from __future__ import annotations
 
@@ -14,16 +14,27 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 @pytest.fixture(autouse=True)
-def model(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUREFOOT_MODEL", str(checkpoint))
+def no_model_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Set and taken away, so that what an example sets is undone behind it.
+    monkeypatch.setenv("SUREFOOT_MODEL", "")
+    monkeypatch.delenv("SUREFOOT_MODEL")
 
 
 def run(name: str) -> None:
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
 
 
-def test_grpo(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["grpo.py", "--model", str(checkpoint), "--steps", "2", "--length", "16", "--recipe", "outcome+process"]
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    run("demo.py")
+    shown = capsys.readouterr().out
+    right, slip = shown.split("\nRight\n")[1].split("\nWrong: a sum that does not hold\n")
+    assert "no error found" in right
+    assert "first error at step 1" in slip
+    assert ".venv/bin/surefoot score --question" in shown
+
+
+def test_grpo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["grpo.py", "--steps", "2", "--length", "16", "--recipe", "outcome+process"]
     monkeypatch.setattr(sys, "argv", arguments)
     run("grpo.py")
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]

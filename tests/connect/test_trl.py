@@ -34,9 +34,9 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def short(checkpoint: Path, scorer: surefoot.Scorer) -> surefoot.Scorer:
-    """A scorer with room for the question and half of what the policy writes."""
-    return surefoot.load(checkpoint, max_tokens=scorer.score(QUESTION, "x").tokens + 25)
+def short(mini: surefoot.Scorer) -> surefoot.Scorer:
+    """The embedded model with room for the question and half of what the policy writes."""
+    return surefoot.load("mini", max_tokens=mini.score(QUESTION, "x").tokens + 68)
 
 
 def policy(folder: Path) -> dict[str, Any]:

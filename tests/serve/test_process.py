@@ -176,6 +176,7 @@ def test_several_workers_behind_one_port(checkpoint: Path, scorer: surefoot.Scor
     [
         (["--model", "no model"], "neither a folder here nor a hub id"),
         (["--model", "a=b", "--model", "c=d", "--vllm", "http://127.0.0.1:9"], "With --vllm, name one model"),
+        (["--vllm", "http://127.0.0.1:9"], "With --vllm, name one model"),
         (["--model", "m", "--vllm", "http://127.0.0.1:9", "--quantize", "nf4"], "so quantize would do nothing"),
         (["--model", "a=b", "--model", "c=d", "--calibration", "FILE"], "A calibration belongs to one model"),
         (["--model", "m", "--api-key", "the-key-itself"], "The key file cannot be read"),

@@ -146,7 +146,10 @@ def _find_folder(model: str | Path, revision: str | None) -> Path:
             raise OptionError(f"revision={revision!r} is for models of the hub, and {folder} is a folder here.")
         return folder
     if not HUB_ID.fullmatch(str(model)):
-        raise LoadError(f"{str(model)!r} is neither a folder here nor a hub id such as 'Qwen/Qwen2.5-Math-PRM-7B'.")
+        raise LoadError(
+            f"{str(model)!r} is neither a folder here nor a hub id such as 'Qwen/Qwen2.5-Math-PRM-7B'. The embedded "
+            "model is called 'mini'."
+        )
     from huggingface_hub import snapshot_download
 
     try:

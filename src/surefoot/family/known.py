@@ -46,6 +46,7 @@ MISTRAL_7B = Size(4096, 14336, 32, 1024, 32000)
 LLAMA_8B = Size(4096, 14336, 32, 1024, 128256)
 LLAMA_3B = Size(3072, 8192, 28, 1024, 128256)
 LLEMMA_7B = Size(4096, 11008, 32, 4096, 32016)
+SMOLLM_16 = Size(576, 1536, 16, 192, 18_445)
 CODELLAMA_34B = Size(8192, 22016, 48, 1024, 32000)
 
 
@@ -82,6 +83,7 @@ QWEN_VERSA = {"opening": None}
 NO_SYSTEM = {"default_system": None}
 
 KNOWN: tuple[Known, ...] = (
+    Known("mini", "mini", SMOLLM_16, 768, "Apache-2.0"),
     Known("Qwen/Qwen2.5-Math-PRM-7B", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
     Known("Qwen/Qwen2.5-Math-PRM-72B", "qwen", QWEN_72B, 4096, QWEN_LICENCE),
     Known("Qwen/Qwen2.5-Math-7B-PRM800K", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
@@ -137,4 +139,5 @@ def find_known(model: str) -> tuple[Known, ...]:
     """The rows of a hub id, or those whose name a folder has."""
     asked = model.replace("\\", "/").rstrip("/").lower()
     exact = tuple(row for row in KNOWN if row.id.lower() == asked)
-    return exact or tuple(row for row in KNOWN if row.id.lower().rsplit("/", 1)[1] == asked.rsplit("/", 1)[-1])
+    folder = asked.rsplit("/", 1)[-1]
+    return exact or tuple(row for row in KNOWN if row.id.lower().endswith(f"/{folder}"))

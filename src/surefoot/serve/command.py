@@ -11,6 +11,7 @@ from typing import Any
 
 from surefoot.cli_loading import MODEL, add_calibration_options, add_loading_options, loading_options
 from surefoot.errors import MissingDependencyError, OptionError
+from surefoot.mini import NAME
 from surefoot.serve.settings import ModelSource, Settings, read_key
 
 DONE = 0
@@ -42,9 +43,8 @@ def add_serve(commands: Any) -> None:
     parser.add_argument(
         "--model",
         action="append",
-        required=True,
         metavar="[NAME=]MODEL",
-        help=f"{MODEL}, and the name to serve it under; may be repeated",
+        help=f"{MODEL}, and the name to serve it under; may be repeated ({NAME})",
     )
     add_loading_options(parser)
     add_calibration_options(parser)
@@ -81,10 +81,11 @@ def _run(options: argparse.Namespace) -> int:
     )
     loading = loading_options(options)
     if options.vllm:
-        _check_vllm(options.model, loading)
-    if loading["calibration"] is not None and len(options.model) > 1:
+        _check_vllm(options.model or [], loading)
+    models = options.model or [NAME]
+    if loading["calibration"] is not None and len(models) > 1:
         raise OptionError("A calibration belongs to one model: with --calibration, name one --model.")
-    sources = tuple(_source(given, options.vllm, loading) for given in options.model)
+    sources = tuple(_source(given, options.vllm, loading) for given in models)
     plan = Plan(sources, settings, options.log_format, options.log_level)
     serve(plan, host=options.host, port=options.port, workers=options.workers)
     return DONE

@@ -20,6 +20,7 @@ from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, LoadError, OptionError
 from surefoot.family import FAMILIES, TextEncoder, find_family
 from surefoot.family.head import TwoClassFamily
+from surefoot.mini import locate
 from surefoot.train.batch import Batch
 from surefoot.train.vocabulary import cut_vocabulary
 
@@ -84,7 +85,7 @@ def make_trainee(
     chat tokens becomes `qwen`, everything else `mini`. `vocabulary`, a number and texts, cuts the vocabulary to its so
     many most frequent tokens and those that the texts use.
     """
-    checkpoint = open_checkpoint(base)
+    checkpoint = open_checkpoint(locate(base))
     tokenizer = _read_tokenizer(checkpoint.folder)
     kind = _choose_family(checkpoint, tokenizer, family)
     checkpoint, prefix = _prepare(checkpoint, layers)

@@ -186,10 +186,12 @@ def _last_phrase(text: str) -> Answer | None:
         # Behind the value may stand an aside ("7, as required") or an exclamation mark, which is no factorial here.
         for most in (end, start + len(text[start:end].rstrip().rstrip("!")), _aside(text, start, end)):
             value = _clean_edges(text[start:most])
-            if value and (found := Answer(value, match.start(), start + len(text[start:most].rstrip()), "phrase")):
-                if _looks_like_answer(value) and not value.endswith("!"):
-                    return found
-                other = other or found
+            if not value:
+                continue
+            found = Answer(value, match.start(), start + len(text[start:most].rstrip()), "phrase")
+            if _looks_like_answer(value) and not value.endswith("!"):
+                return found
+            other = other or found
         # Phrases share no text, so that however many there are, each character is looked at a few times.
         limit = match.start()
     return other

@@ -37,7 +37,7 @@ class Counting:
 
 
 def test_one_scorer_a_process(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "_scorers", {})
+    monkeypatch.setattr(source_module, "_shared", {})
     found: list[object] = []
     threads = [threading.Thread(target=lambda: found.append(find_scorer(checkpoint))) for _ in range(6)]
     for thread in threads:
@@ -113,7 +113,7 @@ def test_an_address_opens_a_client(scorer: surefoot.Scorer, monkeypatch: pytest.
     module = ModuleType("surefoot.client")
     module.Client = client  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "surefoot.client", module)
-    monkeypatch.setattr(source_module, "_scorers", {})
+    monkeypatch.setattr(source_module, "_shared", {})
     for _ in range(2):
         result = Source("http://127.0.0.1:1", "min").rewards([QUESTION], [SOLUTION])[0]
     assert opened == ["http://127.0.0.1:1"]

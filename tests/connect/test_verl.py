@@ -42,7 +42,7 @@ class Counting:
 def model(scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> Counting:
     """What the name `small` loads in this test."""
     counting = Counting(scorer)
-    monkeypatch.setattr(source_module, "_scorers", {("small", ()): counting})
+    monkeypatch.setattr(source_module, "_open", {"small": counting}.__getitem__)
     monkeypatch.setattr(source_module, "_shared", {})
     return counting
 

@@ -39,8 +39,21 @@ Model = str | Path | CanScore
 
 _USUAL = {"split": "auto", "closing": True, "system": None}
 _lock = threading.Lock()
-_scorers: dict[Hashable, CanScore] = {}
 _shared: dict[Hashable, Any] = {}
+
+
+def shared(make: Callable[Given, Made]) -> Callable[Given, Made]:
+    """The function, made to return the same thing for the same arguments. They are compared as text: dicts may be."""
+
+    @wraps(make)
+    def find(*args: Given.args, **options: Given.kwargs) -> Made:
+        key = (make, *map(str, args), *sorted((name, str(value)) for name, value in options.items()))
+        with _lock:
+            if key not in _shared:
+                _shared[key] = make(*args, **options)
+            return cast("Made", _shared[key])
+
+    return find
 
 
 def find_scorer(model: Model | None = None, **options: Any) -> CanScore:
@@ -54,15 +67,12 @@ def find_scorer(model: Model | None = None, **options: Any) -> CanScore:
                 "out, or give the model's name or folder instead of the scorer."
             )
         return model
-    key = (str(model), tuple(sorted((name, str(value)) for name, value in options.items())))
-    with _lock:
-        if key not in _scorers:
-            _scorers[key] = _open(model, options)
-        return _scorers[key]
+    return _open(str(model), **options)
 
 
-def _open(model: str | Path, options: Mapping[str, Any]) -> CanScore:
-    if not str(model).startswith(("http://", "https://")):
+@shared
+def _open(model: str, **options: Any) -> CanScore:
+    if not model.startswith(("http://", "https://")):
         return surefoot.load(model, **options)
     try:
         client = import_module("surefoot.client")
@@ -70,28 +80,13 @@ def _open(model: str | Path, options: Mapping[str, Any]) -> CanScore:
         raise MissingDependencyError(
             f"Asking a server needs surefoot.client, which does not import: {error}."
         ) from error
-    return cast("CanScore", client.Client(str(model), **options))
-
-
-def shared(make: Callable[Given, Made]) -> Callable[Given, Made]:
-    """The function, made to return the same thing for the same arguments, which may be dicts."""
-
-    @wraps(make)
-    def find(*args: Given.args, **options: Given.kwargs) -> Made:
-        key = (make, repr((args, sorted(options.items()))))
-        with _lock:
-            if key not in _shared:
-                _shared[key] = make(*args, **options)
-            return cast("Made", _shared[key])
-
-    return find
+    return cast("CanScore", client.Client(model, **options))
 
 
 def _forget() -> None:
     """A forked process gets its own scorer: threads, locks and devices do not survive a fork."""
     global _lock
     _lock = threading.Lock()
-    _scorers.clear()
     _shared.clear()
 
 

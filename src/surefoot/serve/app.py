@@ -1,7 +1,7 @@
 """The routes.
 
-The rule: a body is read up to its limit, checked against its schema, and answered by a `Service`; meanwhile somebody
-watches the clock and the caller. Who leaves, or whose time is over, gives the place in the queue to others.
+The rule: a request that can be read is answered by a `Service`; meanwhile somebody watches the clock and the caller.
+Who leaves, or whose time is over, gives the place in the queue to others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -35,21 +34,17 @@ from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.gate import Gate, error_reply
 from surefoot.serve.house import House
 from surefoot.serve.openapi import describe
+from surefoot.serve.reading import Body, RefusedError, read_body, seconds_left
 from surefoot.serve.service import FEW_STEPS, Blocking, Service
 from surefoot.serve.settings import Settings
-from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest, mistakes
+from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest
 from surefoot.split import SPLIT_RULES
 
 logger = logging.getLogger("surefoot.serve")
 
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-LARGE_BODY = 65_536
-"""Bytes above which a body is read in a thread."""
 GET_REWARD_PARAMETERS = ("recipe", "model", "split", "missing")
-READ_ON = 4
-"""How many times the limit of a body is read and thrown away, so that its sender is there to hear the refusal."""
 
-Body = TypeVar("Body", bound=BaseModel)
 Data = dict[str, Any]
 
 
@@ -59,13 +54,6 @@ class Answer:
 
     body: bytes
     notes: Data
-
-
-class RefusedError(Exception):
-    """A request that ends with this reply."""
-
-    def __init__(self, reply: Response) -> None:
-        self.reply = reply
 
 
 def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> Starlette:
@@ -132,9 +120,8 @@ async def _work(
 ) -> Response:
     """A POST route: from the body to the reply."""
     try:
-        raw = await _read_body(request, house.settings)
-        body = await _parsed(kind, raw)
-        timeout = _timeout(house, request, getattr(body, "timeout", None))
+        body = await read_body(request, kind, house.settings)
+        timeout = seconds_left(request, getattr(body, "timeout", None), house.settings)
         answer = await _attended(house, request, work(house, body, request), timeout)
     except RefusedError as refused:
         return refused.reply
@@ -262,63 +249,6 @@ def _count(house: House, service: Service, results: Sequence[SolutionScore]) -> 
         for result in results:
             house.metrics.items.add(model=service.scorer.name, status=result.status)
     return {"items": len(results), "tokens": sum(result.tokens for result in results)}
-
-
-async def _read_body(request: Request, settings: Settings) -> bytes:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise RefusedError(error_reply(415, "not_json", "Send JSON, with the header Content-Type: application/json."))
-    try:
-        return await asyncio.wait_for(_received(request, settings.max_body_bytes), settings.timeout)
-    except asyncio.TimeoutError:
-        message = "The body did not arrive in the time that a request may take. Send all of it at once."
-        raise RefusedError(error_reply(408, "body_timeout", message, close=True)) from None
-
-
-async def _received(request: Request, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        elif size > READ_ON * limit:
-            break
-        else:
-            parts.clear()
-    if size > limit:
-        message = f"The body is larger than {limit} bytes. Send fewer items at a time."
-        raise RefusedError(error_reply(413, "too_large", message, close=True))
-    return b"".join(parts)
-
-
-async def _parsed(kind: type[Body], raw: bytes) -> Body:
-    try:
-        return (
-            await asyncio.to_thread(kind.model_validate_json, raw)
-            if len(raw) > LARGE_BODY
-            else kind.model_validate_json(raw)
-        )
-    except ValidationError as error:
-        no_json = any(one["type"] == "json_invalid" for one in error.errors(include_input=False, include_url=False))
-        code, name = (400, "not_json") if no_json else (422, "invalid_request")
-        raise RefusedError(error_reply(code, name, mistakes(error))) from None
-
-
-def _timeout(house: House, request: Request, asked: float | None) -> float:
-    """Seconds that are left: what the body or the header asks for, at most what the service allows."""
-    header = request.headers.get("x-request-timeout")
-    if header is not None:
-        try:
-            seconds = float(header)
-        except ValueError:
-            seconds = -1.0
-        if not 0 < seconds <= 86_400:
-            message = "The header X-Request-Timeout has to be a number of seconds above 0."
-            raise RefusedError(error_reply(422, "invalid_request", message))
-        asked = seconds if asked is None else min(asked, seconds)
-    spent: float = time.perf_counter() - request.scope["surefoot"].started
-    return min(asked or house.settings.timeout, house.settings.timeout) - spent
 
 
 async def _attended(house: House, request: Request, work: Awaitable[Answer], timeout: float) -> Answer:

@@ -31,7 +31,19 @@ FOUND: list[tuple[str, str, str, str]] = [
     ("Final Answer: The final answer is $42$. I hope it is correct.", "42", "", "final_answer"),
     ("Final Answer: so \\boxed{x^{2}} holds", "x^{2}", "", "final_answer"),
     ("Final Answer: \\boxed{a\n+ b}\nbye", "a + b", "Final Answer: \\boxed{a\n+ b}", "final_answer"),
-    ("Final Answer: 5\n#### 6\n\\boxed{7}", "5", "Final Answer: 5", "final_answer"),
+    ("\\boxed{7}\nFinal Answer: 5\n#### 6", "5", "Final Answer: 5", "final_answer"),
+    ("Final Answer: 13\n\nWait, that is 14.\n\nSo the answer is \\boxed{14}.", "14", "\\boxed{14}", "boxed"),
+    ("Final Answer: 13\nWait. \\boxed{14}\nFinal Answer: 15", "15", "Final Answer: 15", "final_answer"),
+    ("Final Answer: 13\nTo be sure: \\boxed{13}", "13", "Final Answer: 13", "final_answer"),
+    ("<think>\nFinal Answer: 13\n</think>\nIt is \\boxed{14}.", "14", "\\boxed{14}", "boxed"),
+    ("Final Answer:\n- 14", "14", "Final Answer:\n- 14", "final_answer"),
+    ("Final Answer:\n-14", "-14", "Final Answer:\n-14", "final_answer"),
+    ("\ufeffFinal Answer: 5", "5", "\ufeffFinal Answer: 5", "final_answer"),
+    ("a\n答案：14", "14", "答案：14", "final_answer"),
+    ("<think>\n\\boxed{3}\n</think>\n<answer>14</answer>", "14", "<answer>14</answer>", "tags"),
+    ("</think><answer>\n14 eggs\n</answer>\n", "14 eggs", "</think><answer>\n14 eggs\n</answer>", "tags"),
+    ("a <ANSWER>It is \\boxed{x < 5}.</ANSWER> b", "x < 5", "<ANSWER>It is \\boxed{x < 5}.</ANSWER>", "tags"),
+    ("<answer>1</answer>\n<answer>2</answer>\n<answer></answer>", "2", "<answer>2</answer>", "tags"),
     ("Final Answer:\n#### 6", "6", "#### 6", "hashes"),
     ("Final Answer:\nStep 2: b\n\\boxed{7}", "7", "\\boxed{7}", "boxed"),
     ("## Final Answer\nWe add them all.\n\n\\boxed{5}", "5", "\\boxed{5}", "boxed"),
@@ -64,7 +76,7 @@ FOUND: list[tuple[str, str, str, str]] = [
     ("#### 5 USD", "5 USD", "#### 5 USD", "hashes"),
     ("## Final Answer\n5 apples", "5 apples", "## Final Answer\n5 apples", "final_answer"),
     ("#### 1\n#### 2\n#### Step 3", "2", "#### 2", "hashes"),
-    ("#### 4\n\\boxed{5}", "4", "#### 4", "hashes"),
+    ("#### 4\n\\boxed{5}", "5", "\\boxed{5}", "boxed"),
     ("so \\boxed{5}.", "5", "\\boxed{5}", "boxed"),
     ("\\boxed{1} \\boxed{2}", "2", "\\boxed{2}", "boxed"),
     ("\\boxed{\\frac{1}{\\sqrt{2}}}", "\\frac{1}{\\sqrt{2}}", "\\boxed{\\frac{1}{\\sqrt{2}}}", "boxed"),
@@ -93,6 +105,13 @@ FOUND: list[tuple[str, str, str, str]] = [
     ("The answer is 1, and 2.", "1, and 2", "The answer is 1, and 2", "phrase"),
     ("The answer is correct.", "correct", "The answer is correct", "phrase"),
     ("the answer is 42。", "42", "the answer is 42", "phrase"),
+    ("So 2+12=14. Final answer: 14", "14", "Final answer: 14", "phrase"),
+    ("Final answer is 14.", "14", "Final answer is 14", "phrase"),
+    ("So my final answer is Paris.", "Paris", "my final answer is Paris", "phrase"),
+    ("The answer is:\n\n14\nbye", "14", "The answer is:\n\n14", "phrase"),
+    ("The answer is:\n$$14$$", "14", "The answer is:\n$$14$$", "phrase"),
+    ("The answer is:\n\\[\n14\n\\]", "14", "The answer is:\n\\[\n14", "phrase"),
+    ("所以答案是14。", "14", "答案是14", "phrase"),
 ]  # fmt: skip
 
 
@@ -106,11 +125,12 @@ def test_answers_are_found(text: str, value: str, statement: str, source: str) -
 
 NOT_FOUND = [
     "", " \n", "5", "Final Answer:", "Final Answer: **", "Final Answer: $$", "Final Answer is near",
-    "## Final Answer", "So. Final Answer: 5", "Finally Answer: 5", "####", "#### Step 2", "#### Solution",
+    "## Final Answer", "Finally Answer: 5", "####", "#### Step 2", "#### Solution",
     "#### Solution 2", "#### 1. Setup", "#### 2) Solve x", "#### Part 1: x", "#### To do", "#### 解答2", "##### 5",
     "### 5", "#### 5 apples in a box", "#### 2 Setup", "#### 2. setup", "#### 2 x 4 Boards", "Answer:", "Answer: **",
     "Answer: 5\nb", "Answer: Paris", "Answer: 5 apples in a box", "Answer\n5", "Answers: 5", "My answer: 5",
     "Answer 1: 5", "\\boxed{", "\\boxed{5", "\\boxed{}", "\\boxed{5\\}", "\\boxed{5\n\n}", "\\boxedness 5",
+    "<answer></answer>", "<answer>5", "5</answer>", "the answer is:\nwe will see", "So the final answer: none yet",
     "the answer is", "the answer is .", "the answer was 5", "bathe answer is",
 ]  # fmt: skip
 
@@ -179,6 +199,7 @@ def test_a_balanced_box_comes_back(inner: str, around: str) -> None:
 HOSTILE = [
     "\\boxed{", "\\boxed{}", "\\boxed ", "the answer is ", "the answer is. ", "#### 5\n", "Final Answer:\n",
     "Answer:\n", "Answer: 5\n", "Answer: \\boxed{\n", "$", "*", "`", "\\[", "{", "}", "\\", "\n", " ", "1", "\\text{",
+    "<answer>", "<answer></answer>", "<answer>5</answer>\n", "</think>\n", "the answer is:\n", "final answer:",
 ]  # fmt: skip
 
 

@@ -40,6 +40,22 @@ def old(checkpoint: Path) -> ProcessRewardScorer:
         ("Step 1: a\nFinal Answer: $18 a day", ["a", "The answer is \\boxed{18}"]),
         ("Step 1: a\nFinal Answer: 1,250", ["a", "The answer is \\boxed{1,250}"]),
         ("Step 1: a\nFinal Answer: 3/4", ["a", "The answer is \\boxed{3/4}"]),
+        *(
+            (f"Step 1: a\nFinal Answer: {value}", ["a", f"The answer is \\boxed{{{value}}}"])
+            for value in (
+                "\\sqrt{2}",
+                "3\\pi",
+                ".5",
+                "2x",
+                "x^2+y",
+                "-x/3",
+                "\\log 2",
+                "2 and a half",
+                "14 dozen",
+                "-5",
+            )
+        ),
+        ("Step 1: a\nFinal Answer: 18 eggs", ["a", "The answer is \\boxed{18}"]),
         ("Step 1: a\nFinal Answer: x", ["a", "The answer is \\boxed{x}"]),
         ("Step 1: so it is \\boxed{5}", ["so it is \\boxed{5}"]),
         ("Final Answer: 7", ["The answer is \\boxed{7}"]),
@@ -86,6 +102,21 @@ def test_no_steps(old: ProcessRewardScorer) -> None:
         "degraded_reason": "no extractable steps",
         "padded_steps": False,
     }
+
+
+def test_any_family_takes_its_place() -> None:
+    result = ProcessRewardScorer("mini").score_solution(QUESTION, SOLUTION)
+    assert len(result["step_scores"]) == 3
+    assert not result["degraded"]
+
+
+def test_what_cannot_be_read_costs_the_others_nothing(old: ProcessRewardScorer) -> None:
+    bad, good = old.score_batch(
+        [{"question": "\ud800", "solution": SOLUTION}, {"question": QUESTION, "solution": SOLUTION}]
+    )
+    assert bad["degraded"]
+    assert "surrogate" in bad["degraded_reason"]
+    assert len(good["step_scores"]) == 3
 
 
 def test_the_system_prompt_is_used(old: ProcessRewardScorer) -> None:

@@ -144,6 +144,28 @@ SOLUTIONS: list[tuple[str, str, str, list[str], str | None, list[str], bool]] = 
     ("Answer: a\nAnswer: 2 + 3 makes 5", "auto", "lines", ["Answer: a", "Answer: 2 + 3 makes 5"], None, [], False),
     ("a\n\nthe answer is 5", "auto", "paragraphs", ["a", "the answer is 5"], "5", [], False),
     ("#### 5", "auto", "lines", [], "5", [], True),
+    ("<think>\na\nb\n</think>\n<answer>5</answer>", "auto", "lines", ["a", "b"], "5", ["<think>", "</think>"], True),
+    (
+        "<think>\na\n\nb\n</think>\n\nc\n\n<answer>\n5\n</answer>\nBye",
+        "auto",
+        "paragraphs",
+        ["a", "b", "c"],
+        "5",
+        ["<think>", "</think>", "Bye"],
+        True,
+    ),
+    ("Step 1: a\n<answer> 5 </answer>.", "auto", "steps", ["a"], "5", [], True),
+    ("a\nSo <answer>5</answer> it is", "auto", "lines", ["a", "So <answer>5</answer> it is"], "5", [], False),
+    (
+        "a\nFinal Answer: 13\nNo: \\boxed{14}",
+        "auto",
+        "lines",
+        ["a", "Final Answer: 13", "No: \\boxed{14}"],
+        "14",
+        [],
+        False,
+    ),
+    ("\ufeffStep 1: a\nStep 2: b", "auto", "steps", ["a", "b"], None, [], False),
     ("a\nFinal Answer: 5", "steps", "steps", [], "5", ["a\nFinal Answer: 5"], False),
 ]
 
@@ -322,6 +344,7 @@ HOSTILE = [
     "\n", "\r\n", " ", " \n", "*", "#", "> ", "_", "$", "Step 1:", "Step 1:\n", "Step 1: x\n", "step 1" + "1" * 90,
     "\\boxed{", "\\boxed{}", "{", "}", "Final Answer:\n", "Final Answer:\n\n\n", "Final Answer: \\boxed{\nx\n",
     "the answer is ", "#### 5\n", "\\[", "the" + " " * 30, "Answer:\n", "Answer: 5\n", "Answer: \\boxed{\nx\n",
+    "<answer>\n", "<answer>5</answer>\n", "</think>\n\n", "Final Answer: 5\n\\boxed{6}\n", "the answer is:\n",
 ]  # fmt: skip
 
 

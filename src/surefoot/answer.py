@@ -1,8 +1,9 @@
 r"""The answer that a solution states.
 
-The rule: an answer is found where it is stated, never guessed. The statements, strongest first: the last
-`Final Answer:` line, the last `#### 42` line, an `Answer: 42` that ends the text, the last balanced `\boxed{...}`, the
-last "the answer is ...". Every search here takes time linear in the text, whatever the text is.
+The rule: an answer is found where it is stated, never guessed. The statements, strongest first: the last line of
+`<answer>42</answer>`, the last `Final Answer:` line, the last `#### 42` line, an `Answer: 42` that ends the text, the
+last balanced `\boxed{...}`, the last "the answer is ...". A box that says something else after an answer line takes it
+back. Every search here takes time linear in the text, whatever the text is.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from surefoot.errors import InputError
 from surefoot.solution import Span
+from surefoot.words import CHANGING, CLAUSE, WORKING
 
-AnswerSource = Literal["final_answer", "hashes", "boxed", "phrase"]
+AnswerSource = Literal["tags", "final_answer", "hashes", "boxed", "phrase"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,16 @@ class Answer:
 # Lines and the marks that open them. Each mark is matched at the start of one line only, and no two neighbouring
 # repeats share a character, so that a line costs time linear in its length.
 _LINE = re.compile(r"\S(?:[^\r\n]*\S)?")
-_LEAD = r"(?P<lead>[\s#>*_+•-]*)"
+_LEAD = r"(?P<lead>[\s\ufeff\u200b#>*_+•-]*)"
 _STEP = re.compile(_LEAD + r"(?ai:step)\s*\d+(?P<closed>[\s*_]*)(?:[:\uff1a]|[.)](?=[\s*_]|\Z)|\Z)")
 _FINAL = re.compile(_LEAD + r"(?ai:(?:the\s+)?final\s+answer)(?P<closed>[\s*_]*)(?:(?P<colon>[:\uff1a])|\Z)")
-_ANSWER = re.compile(_LEAD + r"(?ai:(?:the\s+)?answer)(?P<closed>[\s*_]*)[:\uff1a]")
+_ANSWER = re.compile(_LEAD + r"(?ai:(?:the\s+)?answer|答案)(?P<closed>[\s*_]*)[:\uff1a]")
 _HASHES = re.compile(r"[\s>*_]*####(?!#)")
+_TAGS = re.compile(
+    r"(?:</think>\s*)?<answer>(?P<value>(?:(?!</?answer>).){1,400})</answer>(?P<alone>[^\S\r\n]*\.?[^\S\r\n]*(?![^\r\n]))?",
+    re.IGNORECASE | re.DOTALL,
+)
+_BULLET = re.compile(r"[-+*•]\s+")
 _DISPLAY_OPEN = ("\\[", "$$")
 _DISPLAY_CLOSE = ("\\]", "$$")
 
@@ -44,8 +52,12 @@ BOX_TOKEN = re.compile(
     r"(?P<box>\\(?:boxed|fbox)(?![A-Za-z])[^\S\r\n]*(?:(?P<brace>\{)|(?P<bare>[\w.,/%+-]*\w%?)))"
     r"|(?P<escaped>\\[^\r\n])|(?P<open>\{)|(?P<close>\})|(?P<blank>(?:\r\n|\n|\r(?!\n))[^\S\r\n]*[\r\n]\s*)"
 )
+# After the weaker words only what looks like an answer is one.
 _PHRASE = re.compile(
-    r"\bthe[^\S\r\n]+(?:final[^\S\r\n]+|correct[^\S\r\n]+)?answer[^\S\r\n]+is\b[^\S\r\n]*[:\uff1a]?", re.IGNORECASE
+    r"\b(?:the|my|our)[^\S\r\n]+(?:final[^\S\r\n]+|correct[^\S\r\n]+)?answer[^\S\r\n]+is\b[^\S\r\n]*[:\uff1a]?"
+    r"|(?P<weaker>\bfinal[^\S\r\n]+answer[^\S\r\n]*(?:is\b[^\S\r\n]*[:\uff1a]?|[:\uff1a=])"
+    r"|答案[是为][^\S\r\n]*[:\uff1a]?)",
+    re.IGNORECASE,
 )
 _ASIDE = re.compile(r",[^\S\r\n]+[A-Za-z]{2,}[A-Za-z' -]*\Z")
 _SENTENCE_END = re.compile(r"[.?](?=\s|\Z)|[\u3002\uff1f\r\n]")
@@ -65,14 +77,19 @@ def answer_lines(text: str, rows: list[Span]) -> list[Answer]:
     """The answer lines among the `lines` of the text. A `Final Answer:` that nothing follows has an empty value.
 
     `Answer:` may also open a whole solution, so it counts only at the very end, before nothing but a number (`5`,
-    `5 apples`) or a short expression, and only if no other answer line has a value.
+    `5 apples`) or a short expression, and only if no other answer line has a value. Lines that a later box takes back
+    are left out.
     """
     boxes: list[_Box] | None = None
     found: list[Answer] = []
     for at, row in enumerate(rows):
         if _STEP.match(text, *row):
             continue
-        if hashes := _HASHES.match(text, *row):
+        if tags := _TAGS.match(text, row.start):
+            value = clean_answer(tags["value"])
+            if value and tags["alone"] is not None:
+                found.append(Answer(value, row.start, tags.end(), "tags"))
+        elif hashes := _HASHES.match(text, *row):
             value = clean_answer(text[hashes.end() : row.end])
             if _looks_like_answer(value):
                 found.append(Answer(value, row.start, row.end, "hashes"))
@@ -89,7 +106,15 @@ def answer_lines(text: str, rows: list[Span]) -> list[Answer]:
                 counts = alone and _looks_like_answer(_clean_edges(text[start:end]))
             if counts:
                 found.append(Answer(value, row.start, end, "final_answer"))
-    return found
+    return _not_taken_back(text, found)
+
+
+def _not_taken_back(text: str, found: list[Answer]) -> list[Answer]:
+    """Without the answer lines before a box that comes later and says something else."""
+    line, box = stated_line(found), _last_box(text) if found else None
+    if line is None or box is None or box.start < line.end or box.value == line.value:
+        return found
+    return [answer for answer in found if answer.start > box.start]
 
 
 def find_answer(text: str) -> Answer | None:
@@ -105,16 +130,13 @@ def find_answer(text: str) -> Answer | None:
 
 
 def answer_in_passing(text: str) -> Answer | None:
-    """The answer that stands in the text, on no line of its own: in the last box, else in the last phrase."""
-    for box in reversed(_boxes(text)):
-        if value := _clean_edges(text[box.inner_start : box.inner_end]):
-            return Answer(value, box.start, box.end, "boxed")
-    return _last_phrase(text)
+    """The answer that stands in the text, on no line of its own: in the last tags, the last box, the last phrase."""
+    return _last_tags(text) or _last_box(text) or _last_phrase(text)
 
 
 def stated_line(candidates: list[Answer]) -> Answer | None:
-    """Of these answer lines, the one that states the answer: the last `Final Answer:`, else the last `####`."""
-    for source in ("final_answer", "hashes"):
+    """Of these answer lines, the one that states the answer: the last of the strongest kind that has a value."""
+    for source in ("tags", "final_answer", "hashes"):
         for answer in reversed(candidates):
             if answer.source == source and answer.value:
                 return answer
@@ -175,6 +197,20 @@ def _boxes(text: str) -> list[_Box]:
     return found
 
 
+def _last_tags(text: str) -> Answer | None:
+    for tags in reversed(list(_TAGS.finditer(text))):
+        if value := clean_answer(tags["value"]):
+            return Answer(value, tags.start(), tags.end(), "tags")
+    return None
+
+
+def _last_box(text: str) -> Answer | None:
+    for box in reversed(_boxes(text)):
+        if value := _clean_edges(text[box.inner_start : box.inner_end]):
+            return Answer(value, box.start, box.end, "boxed")
+    return None
+
+
 def _last_phrase(text: str) -> Answer | None:
     """The last phrase whose value looks like an answer, else the last that has one: "the answer is correct"."""
     limit = len(text)
@@ -183,6 +219,8 @@ def _last_phrase(text: str) -> Answer | None:
         start = match.end()
         stop = _SENTENCE_END.search(text, start, limit)
         end = stop.start() if stop else limit
+        if text[start:end].strip() in ("", *_DISPLAY_OPEN) and (below := _value_below(text, end, limit)):
+            return Answer(below[0], match.start(), below[1], "phrase")
         # Behind the value may stand an aside ("7, as required") or an exclamation mark, which is no factorial here.
         for most in (end, start + len(text[start:end].rstrip().rstrip("!")), _aside(text, start, end)):
             value = _clean_edges(text[start:most])
@@ -191,10 +229,19 @@ def _last_phrase(text: str) -> Answer | None:
             found = Answer(value, match.start(), start + len(text[start:most].rstrip()), "phrase")
             if _looks_like_answer(value) and not value.endswith("!"):
                 return found
-            other = other or found
+            other = other or (None if match["weaker"] else found)
         # Phrases share no text, so that however many there are, each character is looked at a few times.
         limit = match.start()
     return other
+
+
+def _value_below(text: str, start: int, limit: int) -> tuple[str, int] | None:
+    """The value on the next line that holds one, before which display math may be opened, and where that line ends."""
+    for line in islice(_LINE.finditer(text, start, limit), 2):
+        value = _clean_edges(line.group())
+        if value:
+            return (value, line.end()) if _looks_like_answer(value) else None
+    return None
 
 
 def _aside(text: str, start: int, end: int) -> int:
@@ -226,7 +273,8 @@ def _final_value(text: str, rows: list[Span], at: int, start: int, boxes: list[_
         if value or last + 1 == len(rows) or _opens(text, rows[last + 1]):
             break
         last += 1
-        start = rows[last].start
+        bullet = _BULLET.match(text, *rows[last])
+        start = bullet.end() if bullet else rows[last].start
         display = display or text[start : rows[last].end] in _DISPLAY_OPEN
         value = clean_answer(text[start : rows[last].end])
     if not value:
@@ -246,7 +294,7 @@ def _final_value(text: str, rows: list[Span], at: int, start: int, boxes: list[_
 
 def _opens(text: str, row: Span) -> bool:
     """Whether a mark of its own opens this row, so that it cannot carry on the row before."""
-    return any(mark.match(text, *row) for mark in (_STEP, _FINAL, _ANSWER, _HASHES))
+    return any(mark.match(text, *row) for mark in (_STEP, _FINAL, _ANSWER, _HASHES, _TAGS))
 
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
@@ -264,6 +312,8 @@ _FUNCTIONS = frozenset((
     "sqrt", "min", "max", "gcd", "lcm",
 ))  # fmt: skip
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_COUNTED = re.compile(r"[^\W\d_]{2,}|a")
+_AMOUNT_CHANGING = CHANGING | CLAUSE | WORKING | {"pi", "to", "over", "point"}
 _BARE_WORDS = re.compile(r"(?<![A-Za-z])[A-Za-z]{1,2}[ \t]+[A-Za-z]")
 _MATHS = re.compile(r"[0-9=+\-\u2212*/^<>≤≥≠±√∞]|\A\(?[A-Za-z\u0391-\u03c9]\)?\Z")
 _MAX_EXPRESSION = 200
@@ -279,6 +329,20 @@ def _looks_like_answer(value: str) -> bool:
     if not _EXPRESSION.fullmatch(bare) or prose_words(value) or _BARE_WORDS.search(bare):
         return False
     return bare != value or _MATHS.search(value) is not None
+
+
+def counted_amount(value: str) -> str | None:
+    """What stands before up to five words that say what is counted (`14 eggs`, `$5 in total`), or None.
+
+    Words that could change the amount (`14 dozen`, `2 and a half`, `3 squared`, a variable) are none of these.
+    """
+    parts = value.split()
+    words = 0
+    while words < min(5, len(parts) - 1) and _COUNTED.fullmatch(parts[-1 - words]):
+        words += 1
+    if not words or any(word.lower() in _AMOUNT_CHANGING for word in parts[-words:]):
+        return None
+    return " ".join(parts[:-words])
 
 
 def prose_words(value: str) -> list[str]:

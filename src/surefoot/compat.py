@@ -14,28 +14,29 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from surefoot import aggregate
-from surefoot.answer import closing_text, find_answer
-from surefoot.family.qwen import SYSTEM
-from surefoot.result import SolutionScore
+from surefoot.answer import NUMBER, closing_text, counted_amount, find_answer
+from surefoot.family.qwen import MARKER, SYSTEM
+from surefoot.result import NO_STEPS, SolutionScore
 from surefoot.split import split
 
 if TYPE_CHECKING:
     import torch
 
 DEFAULT_SYSTEM_PROMPT = SYSTEM
-NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+STEP_SEP_TOKEN = MARKER
+_AMOUNT = re.compile(rf"(?:\\?[$€£]\s?)?([+-]?{NUMBER})\s?\\?%?")
 
 
 def extract_prm_steps(solution: str) -> list[str]:
     """The bodies of the `Step N:` lines, and the final answer as a closing step.
 
-    An answer that holds one number is reduced to it: `$18 a day` closes with `The answer is \\boxed{18}`.
+    A number with what it counts is reduced to it: `$18 a day` closes with `The answer is \\boxed{18}`.
     """
     steps = [step.text for step in split(solution, "steps", closing=False).steps]
     answer = find_answer(solution)
     if answer is not None and answer.source == "final_answer":
-        numbers = NUMBER.findall(answer.value)
-        steps.append(closing_text(numbers[0].rstrip(",") if len(numbers) == 1 else answer.value))
+        amount = _AMOUNT.fullmatch(counted_amount(answer.value) or answer.value)
+        steps.append(closing_text(amount[1] if amount else answer.value))
     return steps
 
 
@@ -84,7 +85,9 @@ class ProcessRewardScorer:
     ) -> list[dict[str, Any]]:
         """The scores of `{"question": ..., "solution": ...}` items, in their order, scored together."""
         pairs = [(item["question"].strip(), extract_prm_steps(item["solution"])) for item in items]
-        return [self._as_dict(result) for result in self._scorer.score_many(pairs, system=system_prompt)]
+        # A family that knows no system message is asked without one, unless the caller brought one.
+        system = None if system_prompt == DEFAULT_SYSTEM_PROMPT else system_prompt
+        return [self._as_dict(result) for result in self._scorer.score_stream(pairs, system=system)]
 
     def _as_dict(self, result: SolutionScore) -> dict[str, Any]:
         scores = result.step_scores
@@ -100,6 +103,6 @@ class ProcessRewardScorer:
             "min_score": aggregate.minimum(scores) if scores else 0.0,
             "final_score": aggregate.final(scores) if scores else 0.0,
             "degraded": result.status != "scored",
-            "degraded_reason": result.reason if scores else "no extractable steps",
+            "degraded_reason": "no extractable steps" if result.reason == NO_STEPS else result.reason,
             "padded_steps": padded,
         }

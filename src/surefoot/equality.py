@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from surefoot.answer import BOX_TOKEN, NUMBER, TEXT_COMMAND, clean_answer, prose_words, require_text
+from surefoot.answer import BOX_TOKEN, NUMBER, TEXT_COMMAND, clean_answer, counted_amount, prose_words, require_text
 from surefoot.errors import OptionError
 
 MAX_TIMEOUT = 3600.0
@@ -39,10 +39,10 @@ def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
     r"""Whether answer `b` means the same as the reference `a`; None when that could not be decided.
 
     Equal texts and plain numbers are compared here, exactly: `1,234.50` is `1234.5`, `\frac{1}{2}` is `0.5`, and
-    `1/3` is not `0.333`. As in math-verify, `50%` is both `0.5` and `50`. Anything else is handed to math-verify, with
-    `a` as its gold and `b` as its target: the two are not interchangeable there (the reference `1<x<2` accepts
-    `(1,2)`, the reference `(1,2)` does not accept `1<x<2`). What math-verify cannot read is not the same: False. So is
-    an empty answer, which is no answer.
+    `1/3` is not `0.333`. A plain number is also the same number with what it counts: `14` is `14 eggs`. As in
+    math-verify, `50%` is both `0.5` and `50`. Anything else is handed to math-verify, with `a` as its gold and `b` as
+    its target: the two are not interchangeable there (the reference `1<x<2` accepts `(1,2)`, the reference `(1,2)` does
+    not accept `1<x<2`). What math-verify cannot read is not the same: False. So is an empty answer, which is no answer.
 
     math-verify runs in a child process that is killed once `timeout` seconds have passed, so the limit holds for any
     input, in any thread, without signals. Starting a worker and waiting for a free one are not charged to `timeout`;
@@ -80,6 +80,9 @@ def _normal(raw: str) -> str:
 def _same_at_sight(a: str, b: str) -> bool | None:
     """What can be told without algebra of two answers that are not equal as text; None when it takes some."""
     first, second = _numbers(a), _numbers(b)
+    if bool(first) != bool(second):
+        # One is a plain number; the other may be one with what it counts.
+        first, second = first or _counted(a), second or _counted(b)
     if first and second:
         return not first.isdisjoint(second)
     if not _balanced(a) or not _balanced(b):
@@ -92,6 +95,11 @@ def _same_at_sight(a: str, b: str) -> bool | None:
         if first_words != second_words:
             return False
     return None
+
+
+def _counted(value: str) -> frozenset[Fraction]:
+    amount = counted_amount(_TEXT.sub(r" \1 ", value))
+    return frozenset() if amount is None else _numbers(amount)
 
 
 def _numbers(value: str) -> frozenset[Fraction]:

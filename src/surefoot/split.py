@@ -7,6 +7,7 @@ linear in the text, whatever the text is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -24,16 +25,18 @@ from surefoot.errors import InputError, OptionError
 from surefoot.solution import Solution, Span, Step
 
 SPLIT_RULES = ("auto", "steps", "paragraphs", "lines")
+_BARE_TAG = re.compile(r"</?(?:think|reasoning|solution|answer)>", re.IGNORECASE)
 
 
 def split(solution: str | Sequence[str], rule: str = "auto", *, closing: bool = True) -> Solution:
     """The steps of a solution, by one of SPLIT_RULES. A list or tuple of strings is taken as ready steps.
 
     - `steps`: a line such as `Step 3:`, `**Step 3:**` or `### Step 3` opens a step, which goes on to the next such line
-      or to an answer line (`Final Answer: 42`, `#### 42`, at the very end also `Answer: 42`). The label is no part of
-      the step's text.
+      or to an answer line (`Final Answer: 42`, `#### 42`, `<answer>42</answer>`, at the very end also `Answer: 42`).
+      The label is no part of the step's text.
     - `paragraphs`: blank lines part the steps. `lines`: every line that is not blank is a step. In both, the line that
-      states the answer is no part of a step, and what follows it is outside.
+      states the answer is no part of a step, and what follows it is outside; so is a line that is nothing but a tag
+      (`<think>`, `</think>`).
     - `auto`: `steps` if there is a step label, else `paragraphs` if a blank line parts the text before the answer line,
       else `lines`.
 
@@ -56,6 +59,7 @@ def _split_text(text: str, rule: str, closing: bool) -> Solution:
     body = _before_answer(rows, answer_line, stated)
     if rule == "auto":
         rule = "steps" if labels else "paragraphs" if any(_apart(text, *pair) for pair in pairwise(body)) else "lines"
+    body = [row for row in body if not _BARE_TAG.fullmatch(text, *row)]
     if rule == "steps":
         pieces = _labelled(text, labels, stated)
     else:

@@ -96,7 +96,10 @@ def test_metrics_of_a_batch(scorer: surefoot.Scorer) -> None:
     assert metrics["hollow"] == pytest.approx(1 / 3)
     assert metrics["steps"] == pytest.approx((3 + 2 + 3) / 3)
     assert "steps_drift" not in metrics, "there is no baseline yet"
-    assert set(Watch().alarms(metrics)) == {"unscored", "hollow"} | ({"pleased"} if metrics["pleased"] > 0.3 else set())
+    assert metrics["unanswered"] == pytest.approx(1 / 3)
+    assert set(Watch().alarms(metrics)) == {"unscored", "unanswered", "hollow"} | (
+        {"pleased"} if metrics["pleased"] > 0.3 else set()
+    )
     assert Watch().observe([]) == {}
     nothing = Watch().observe(rewarded(scorer, [""], RECIPES["min"]))
     assert nothing == {"unscored": 1.0}

@@ -454,6 +454,15 @@ def test_a_format_that_kills_the_process_is_found_out(monkeypatch: pytest.Monkey
         machine.runs_on_cpu.cache_clear()
 
 
+@pytest.mark.parametrize(("rank", "gpus", "chosen"), [("3", 4, 3), ("3", 1, 0), ("0", 4, 0), ("", 4, 0)])
+def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch, rank: str, gpus: int, chosen: int) -> None:
+    """There is no GPU here, so what torch says of them is made up."""
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    assert machine.gpu_of_this_process() == chosen
+
+
 def test_auto_is_float32_on_the_cpu_and_bfloat16_on_cuda() -> None:
     assert machine.choose_dtype("auto", torch.device("cpu")) == torch.float32
     assert machine.choose_dtype("auto", torch.device("cuda")) == torch.bfloat16

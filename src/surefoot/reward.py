@@ -92,7 +92,7 @@ class Reward:
         """The reward of one solution; `gold` is the reference answer, where a term asks for one."""
         if gold is not None and not isinstance(gold, str):
             raise InputError(f"The gold answer is {type(gold).__name__}; give a str, or None if there is none.")
-        found = {term.name: _checked(term.read(score, gold)) for term in self.terms}
+        found = {term.name: _checked(term, term.read(score, gold)) for term in self.terms}
         values = {name: None if isinstance(value, Missing) else value for name, value in found.items()}
         if self.empty is not None and score.reason == NO_STEPS:
             return RewardResult(self.empty, values, None, score)
@@ -114,9 +114,15 @@ class Reward:
         return replace(self, terms=self.terms + terms, name=name or "+".join([self.name, *(t.name for t in terms)]))
 
 
-def _checked(value: float | Missing) -> float | Missing:
-    if isinstance(value, Missing) or math.isfinite(value):
+def _checked(term: Term, value: float | Missing) -> float | Missing:
+    if isinstance(value, Missing):
         return value
+    try:
+        if math.isfinite(value):
+            return value
+    except TypeError:
+        message = f"The term {term.name!r} gave {value!r}; a term gives a number, or a Missing that says why not."
+        raise OptionError(message) from None
     return Missing(f"its value is {value}, which is not a finite number")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -80,6 +80,12 @@ class Scorer:
         self._engines = tuple(engines)
         """One, or two where the family compares two models."""
         self._runner: Any = self._engines[0]
+
+    def __reduce__(self) -> NoReturn:
+        raise OptionError(
+            "A loaded model cannot be copied or sent to another process. Give the model's name or folder instead, or "
+            "the address of a service (surefoot serve)."
+        )
 
     @property
     def scale(self) -> Scale:

@@ -27,6 +27,7 @@ THRESHOLDS: Mapping[str, float] = MappingProxyType(
         "markers": 0.01,
         "pleased": 0.3,
         "unscored": 0.1,
+        "unanswered": 0.3,
         "steps_drift": 0.5,
         "length_drift": 0.5,
     }
@@ -129,10 +130,10 @@ class Watch:
     def observe(self, results: Sequence[RewardResult]) -> dict[str, float]:
         """The metrics of one batch, by name. What cannot be told from it is left out.
 
-        Means of the `signs`; `unscored`, the share without a reward; `pleased`, the share of wrong answers whose mean
-        step score is above `confident` (where the recipe has an `outcome` term); `steps` and `chars_per_step`, with
-        `steps_drift` and `length_drift` once there is a baseline: -0.5 is half as many, 1.0 twice as many. Fewer and
-        longer steps are how a policy that avoids blank lines looks.
+        Means of the `signs`; `unscored`, the share without a reward; `unanswered`, the share that states no answer;
+        `pleased`, the share of wrong answers whose mean step score is above `confident` (where the recipe has an
+        `outcome` term); `steps` and `chars_per_step`, with `steps_drift` and `length_drift` once there is a baseline:
+        -0.5 is half as many, 1.0 twice as many. Fewer and longer steps are how a policy that avoids blank lines looks.
         """
         if not results:
             return {}
@@ -140,6 +141,8 @@ class Watch:
         metrics = {"unscored": sum(result.value is None for result in results) / len(results)}
         for name in ("outside", "repeated", "template", "hollow", "markers") if scores else ():
             metrics[name] = math.fsum(signs(score)[name] for score in scores) / len(scores)
+        if scores:
+            metrics["unanswered"] = sum(score.answer is None for score in scores) / len(scores)
         metrics |= self._pleased(results)
         counts = [sum(step.kind == "body" for step in score.steps) for score in scores]
         if scores and sum(counts):

@@ -45,6 +45,14 @@ def lowest(scorer: surefoot.Scorer) -> float:
         (LLAMA, "<|eot_id|>"),
         (f"<s>[INST] {QUESTION} [/INST]", "</s>"),
         (f"<start_of_turn>user\n{QUESTION}<end_of_turn>\n<start_of_turn>model\n", "<end_of_turn>"),
+        (
+            f"<\uff5cbegin▁of▁sentence\uff5c><\uff5cUser\uff5c>{QUESTION}<\uff5cAssistant\uff5c>",
+            "<\uff5cend▁of▁sentence\uff5c>",
+        ),
+        (f"<|user|>\n{QUESTION}<|end|>\n<|assistant|>\n", "<|end|><|endoftext|>"),
+        (f"<|user|>\n{QUESTION}</s>\n<|assistant|>\n", "</s>"),
+        (f"[gMASK]<sop><|user|>\n{QUESTION}<|assistant|>\n", "<|user|>"),
+        (QUESTION, "<|some_other_end|>"),
         (QUESTION, ""),
     ],
 )
@@ -70,6 +78,13 @@ def test_question_and_response_are_found(scorer: surefoot.Scorer, lowest: float,
 )
 def test_the_last_turn_that_ends_is_the_question(prompt: str, question: str) -> None:
     assert OpenRLHFReward("never loaded")._question(prompt) == question
+
+
+def test_a_template_that_is_not_known_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    reward = OpenRLHFReward("never loaded")
+    prompt = "<|novel_turn|>One?<|novel_end|>"
+    assert [reward._question(prompt), reward._question(prompt)] == [prompt, prompt]
+    assert [record.getMessage()[:33] for record in caplog.records] == ["A prompt holds '<|novel_turn|>' a"]
 
 
 def test_no_text_takes_longer_than_its_length() -> None:

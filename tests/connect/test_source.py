@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import multiprocessing
 import sys
 import threading
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import surefoot
 from surefoot.connect import source as source_module
@@ -89,6 +93,42 @@ def test_a_malformed_sample_costs_the_others_nothing(scorer: surefoot.Scorer) ->
 def test_gold_answers_may_be_numbers(scorer: surefoot.Scorer) -> None:
     results = Source(scorer, "outcome").rewards([QUESTION] * 4, [SOLUTION] * 4, [14, 14.0, "x", None])
     assert [result.value for result in results] == [1.0, 1.0, 0.0, None]
+
+
+def test_a_gold_answer_that_is_none_or_unreadable_makes_no_number() -> None:
+    score = surefoot.SolutionScore((), "any", answer="14")
+    source = Source("never loaded", "outcome")
+    for gold in (math.nan, np.float32("nan"), None):
+        assert source.reward(score, gold).reason == "outcome: no gold answer was given"
+    for gold in ({"target": ["14"]}, b"14", ["14"], np.array(["14"])):
+        result = source.reward(score, gold)
+        assert result.value is None
+        assert result.reason is not None
+        assert type(gold).__name__ in result.reason
+    for gold in (np.int64(14), np.array(14), Decimal("14.0"), "14 eggs", torch.tensor(14)):
+        assert source.reward(score, gold).value == 1.0
+    assert Source("never loaded", "min").reward(score, b"14").reason == "min: a step was not scored"
+
+
+def test_who_finds_does_not_wait_for_who_loads() -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    @source_module.shared
+    def slow(name: str) -> str:
+        if name == "model":
+            started.set()
+            go_on.wait(30)
+        return name
+
+    thread = threading.Thread(target=slow, args=("model",))
+    thread.start()
+    started.wait(30)
+    try:
+        assert slow("another") == "another"
+        assert thread.is_alive()
+    finally:
+        go_on.set()
+        thread.join()
 
 
 def test_lists_of_other_lengths_are_refused(scorer: surefoot.Scorer) -> None:

@@ -166,7 +166,7 @@ def test_versions_that_make_zero_of_none_are_told(
     scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, version: str, zero: bool
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: version)
-    trl.makes_zero_of_none.cache_clear()
+    trl._before.cache_clear()
     reward = reward_function(scorer, "min")
     try:
         assert reward(prompts=[QUESTION], completions=[SOLUTION])[0] is not None
@@ -176,7 +176,27 @@ def test_versions_that_make_zero_of_none_are_told(
         else:
             assert reward(prompts=[QUESTION], completions=[""]) == [None]
     finally:
-        trl.makes_zero_of_none.cache_clear()
+        trl._before.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("version", "processes", "logged"), [("1.13.0", "2", False), ("1.13.0", "1", True), ("1.14.0", "2", True)]
+)
+def test_processes_do_not_wait_for_each_others_metrics(
+    scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, version: str, processes: str, logged: bool
+) -> None:
+    """Before 1.14 TRL gathers metric by metric, and which ones there are differs from process to process."""
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    trl._before.cache_clear()
+    names: list[str] = []
+    try:
+        reward_function(scorer, "min")(
+            prompts=[QUESTION], completions=[SOLUTION], log_metric=lambda name, value: names.append(name)
+        )
+    finally:
+        trl._before.cache_clear()
+    assert ("surefoot/min" in names) == bool(names) == logged
 
 
 def test_mistakes_are_named(scorer: surefoot.Scorer) -> None:

@@ -156,6 +156,7 @@ def test_a_failure_is_not_zero_in_the_rubric(legacy: Any, scorer: surefoot.Score
     assert states[0]["error"] is None
     assert math.isnan(states[2]["reward"])
     assert states[2]["advantage"] == 0.0
+    assert states[2]["metrics"].keys() == states[0]["metrics"].keys(), "verifiers makes a table of them"
     assert isinstance(states[2]["error"], legacy.Error)
     alone = state_of(SOLUTION)
     asyncio.run(rubric.score_rollout(alone))

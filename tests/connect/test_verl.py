@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 import surefoot
 from surefoot.connect import source as source_module
-from surefoot.connect.verl import compute_score, compute_score_async
+from surefoot.connect.verl import comparable, compute_score, compute_score_async
 from surefoot.errors import InputError, OptionError, UnscoredError
 from surefoot.result import SolutionScore
 from surefoot.testing import byte_tokenizer_json
@@ -106,6 +106,11 @@ def test_mistakes_are_named(model: Counting) -> None:
     with pytest.raises(OptionError, match="missing='zero'"):
         compute_score(**asked(SOLUTION), missing="zero")  # type: ignore[arg-type]
     assert compute_score(**asked(SOLUTION) | {"extra_info": {"problem": QUESTION}}, question_key="problem")["scored"]
+
+
+def test_what_takes_part_in_grpo() -> None:
+    assert comparable(["a", "a", "b", "b", "c"], [True, False, True, True, True]) == [False, False, True, True, True]
+    assert comparable(["a", "a"], [False, False]) == [False, False]
 
 
 # --- with the package itself -------------------------------------------------------------------------------------
@@ -237,6 +242,20 @@ def test_grpo_needs_two_to_compare(tokenizer_folder: Path) -> None:
     assert found[:2].tolist() == [[0.0], [0.0]], "the only one with a reward has nothing to be compared with"
     assert found[2] < 0 < found[3]
     assert found[4] > 0, "a group of one is verl's own affair"
+
+
+def test_grpo_without_the_division_by_the_deviation(tokenizer_folder: Path) -> None:
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+
+    from surefoot.connect.verl_manager import grpo_without_unscored
+
+    rewards, mask = torch.tensor([[1.0], [0.0], [0.4], [0.8]]), torch.ones(4, 1)
+    groups = np.array(["a"] * 4, dtype=object)
+    config = OmegaConf.create({"norm_adv_by_std_in_grpo": False})
+    found, _ = grpo_without_unscored(rewards, mask, index=groups, config=config)
+    expected, _ = get_adv_estimator_fn("grpo")(rewards, mask, index=groups, norm_adv_by_std_in_grpo=False)
+    torch.testing.assert_close(found, expected)
 
 
 def test_without_that_estimator_a_missing_reward_stops_verl(tokenizer_folder: Path, model: Counting) -> None:

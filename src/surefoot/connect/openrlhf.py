@@ -13,6 +13,8 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from surefoot.connect.gather import Gather
@@ -23,14 +25,19 @@ from surefoot.reward import Reward, RewardResult
 
 logger = logging.getLogger("surefoot")
 
-STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>", "<pad>")
-"""Special tokens that end a response; queries come with them."""
+STOPS = ("</s>", "<eos>", "<end_of_turn>", "<pad>")
+"""Special tokens that end a response; queries come with them. Those of the form `<|...|>` need not be named."""
 
+_SPECIAL = re.compile(r"<[|\uff5c][^<>\s]{1,40}[|\uff5c]>")
 _TURNS = (
     ("<|im_start|>user\n", "<|im_end|>"),
     ("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
     ("<start_of_turn>user\n", "<end_of_turn>"),
     ("[INST]", "[/INST]"),
+    ("<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>"),
+    ("<|user|>\n", "<|end|>"),
+    ("<|user|>\n", "</s>"),
+    ("<|user|>\n", "<|assistant|>"),
 )
 """What a turn of the user begins and ends with, in the chat templates in use. They are looked for as strings: a regular
 expression for the last turn takes time that grows with the square of a hostile prompt."""
@@ -38,6 +45,17 @@ expression for the last turn takes time that grows with the square of a hostile 
 
 NO_RESPONSE = "the query does not begin with its prompt, so the response is not known"
 NO_QUESTION = "the expression for the question is not in the prompt"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What OpenRLHF asks about: a question, the response to it, the reference answer."""
+
+    question: Any
+    response: Any
+    gold: Any
+    lack: str | None = None
+    """What could not be found in the query or in the prompt."""
 
 
 class OpenRLHFReward:
@@ -66,20 +84,21 @@ class OpenRLHFReward:
         self._own = None if question is None else re.compile(question, re.DOTALL)
         if self._own is not None and self._own.groups < 1:
             raise OptionError(f"question={question!r} has no group. Put the part that is the question in parentheses.")
-        self._gather: Gather[tuple[str, str, Any], RewardResult] = Gather(self._rewards, wait=wait)
+        self._gather: Gather[Sample, RewardResult] = Gather(self._rewards, wait=wait)
 
     def __call__(
         self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any
     ) -> dict[str, Any]:
         """OpenRLHF calls this with one sample, from many threads; those that arrive together are scored together."""
-        asked = self._samples({"query": queries, "prompts": prompts, "labels": labels})
-        return self._reply([future.result() for future in [self._gather.submit(sample) for sample in asked]])
+        asked = self.samples({"query": queries, "prompts": prompts, "labels": labels})
+        return self.reply([future.result() for future in [self._gather.submit(sample) for sample in asked]])
 
     def get_reward(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to the body of one request; lists may be empty."""
-        return self._reply(self._rewards(self._samples(body)))
+        return self.reply(self._rewards(self.samples(body)))
 
-    def _samples(self, body: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    def samples(self, body: Mapping[str, Any]) -> list[Sample]:
+        """The samples of a request."""
         if not isinstance(body, Mapping):
             raise InputError(f'The body is {type(body).__name__}; send {{"query": [...], "prompts": [...], ...}}.')
         missing = [name for name in ("query", "prompts") if not isinstance(body.get(name), list | tuple)]
@@ -90,37 +109,48 @@ class OpenRLHFReward:
         if len({len(column) for column in columns}) > 1:
             sizes = ", ".join(str(len(column)) for column in columns)
             raise InputError(f"query, prompts and labels have different lengths: {sizes}.")
-        return list(zip(*columns, strict=True))
+        return [self._sample(*row) for row in zip(*columns, strict=True)]
 
-    def _rewards(self, samples: Sequence[tuple[str, str, Any]]) -> list[RewardResult]:
-        questions = [self._question(prompt) for _, prompt, _ in samples]
-        responses = [self._response(query, prompt) for query, prompt, _ in samples]
-        lacks = [
-            NO_QUESTION if question is None else NO_RESPONSE if response is None else None
-            for question, response in zip(questions, responses, strict=True)
-        ]
+    def _sample(self, query: Any, prompt: Any, label: Any) -> Sample:
+        question, response = self._question(prompt), self._response(query, prompt)
+        lack = NO_QUESTION if question is None else NO_RESPONSE if response is None else None
         # Without --data.label_key every label is an empty string.
-        golds = [None if label in (None, "") else label for _, _, label in samples]
-        # What was not found is None, which is no text, so it is unscored; its reason is put right.
-        given = [None if lack else response for lack, response in zip(lacks, responses, strict=True)]
-        results = self.source.rewards(questions, given, golds)
-        return [
-            _not_found(self.source.recipe, result, lack) if lack else result
-            for lack, result in zip(lacks, results, strict=True)
-        ]
+        return Sample(question, response, None if label in (None, "") else label, lack)
+
+    def reward(self, sample: Sample, score: SolutionScore) -> RewardResult:
+        """The reward of a sample that was scored."""
+        return self.source.reward(score, sample.gold)
+
+    def unread(self, sample: Sample, model: str = "") -> RewardResult:
+        """What a sample gets that lacks something: no reward, and the reason."""
+        terms = dict.fromkeys((term.name for term in self.source.recipe.terms), None)
+        return RewardResult(None, terms, sample.lack, SolutionScore((), model, reason=sample.lack))
+
+    def _rewards(self, samples: Sequence[Sample]) -> list[RewardResult]:
+        scores = iter(self.source.scores([(one.question, one.response) for one in samples if one.lack is None]))
+        return [self.unread(one) if one.lack else self.reward(one, next(scores)) for one in samples]
 
     def _response(self, query: Any, prompt: Any) -> str | None:
         """What follows the prompt in a query, without the special tokens that end it."""
         if not isinstance(query, str) or not isinstance(prompt, str) or not query.startswith(prompt):
             return None
         start, end = len(prompt), len(query)
-        stop: str | None = ""
-        while stop is not None:
-            end -= len(stop)
+        length = 0
+        while True:
+            end -= length
             while end > start and query[end - 1].isspace():
                 end -= 1
-            stop = next((stop for stop in self._stops if stop and query.endswith(stop, start, end)), None)
-        return query[start:end]
+            length = self._stop_length(query, start, end)
+            if not length:
+                return query[start:end]
+
+    def _stop_length(self, query: str, start: int, end: int) -> int:
+        """How many characters the special token has that ends this part of the query, if one does."""
+        for stop in self._stops:
+            if stop and query.endswith(stop, start, end):
+                return len(stop)
+        opening = query.rfind("<", max(start, end - 50), end)
+        return end - opening if opening >= 0 and _SPECIAL.fullmatch(query, opening, end) else 0
 
     def _question(self, prompt: Any) -> Any:
         if not isinstance(prompt, str):
@@ -134,9 +164,15 @@ class OpenRLHFReward:
             if start >= 0:
                 start += len(opening)
                 return prompt[start : prompt.find(ending, start)].strip()
+        if found := _SPECIAL.search(prompt):
+            _say_once(
+                f"A prompt holds {found.group()!r} and no chat template that is known, so all of it is taken for the "
+                "question. Say where the question stands: question=..., a regular expression with a group."
+            )
         return prompt
 
-    def _reply(self, results: Sequence[RewardResult]) -> dict[str, Any]:
+    def reply(self, results: Sequence[RewardResult]) -> dict[str, Any]:
+        """What OpenRLHF is told."""
         rewards = [self._missing if result.value is None else result.value for result in results]
         for result in results:
             if result.value is None:
@@ -162,9 +198,9 @@ class OpenRLHFReward:
         return {name: math.fsum(values) / len(values) for name, values in columns.items()}
 
 
-def _not_found(recipe: Reward, result: RewardResult, reason: str) -> RewardResult:
-    score = SolutionScore((), result.score.model if result.score else "", reason=reason)
-    return RewardResult(None, dict.fromkeys((term.name for term in recipe.terms), None), reason, score)
+@cache
+def _say_once(message: str) -> None:
+    logger.warning("%s", message)
 
 
 @shared

@@ -6,11 +6,14 @@ that cannot be loaded or reached is an error: training must not go on without it
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from importlib import import_module
+from numbers import Number
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
@@ -39,7 +42,21 @@ Model = str | Path | CanScore
 
 _USUAL = {"split": "auto", "closing": True, "system": None}
 _lock = threading.Lock()
-_shared: dict[Hashable, Any] = {}
+_shared: dict[Hashable, _Once] = {}
+
+
+class _Once:
+    """Something that is made when it is first asked for. Others who ask meanwhile wait for it, and for nothing else."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: list[Any] = []
+
+    def get(self, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            if not self._made:
+                self._made.append(make())
+            return self._made[0]
 
 
 def shared(make: Callable[Given, Made]) -> Callable[Given, Made]:
@@ -49,9 +66,8 @@ def shared(make: Callable[Given, Made]) -> Callable[Given, Made]:
     def find(*args: Given.args, **options: Given.kwargs) -> Made:
         key = (make, *map(str, args), *sorted((name, str(value)) for name, value in options.items()))
         with _lock:
-            if key not in _shared:
-                _shared[key] = make(*args, **options)
-            return cast("Made", _shared[key])
+            once = _shared.setdefault(key, _Once())
+        return cast("Made", once.get(lambda: make(*args, **options)))
 
     return find
 
@@ -135,7 +151,7 @@ class Source:
                 "give one of each a sample."
             )
         scores = self.scores(list(zip(questions, solutions, strict=True)))
-        return [self._reward(score, gold) for score, gold in zip(scores, golds, strict=True)]
+        return [self.reward(score, gold) for score, gold in zip(scores, golds, strict=True)]
 
     def scores(self, items: Sequence[tuple[Any, Any]]) -> list[SolutionScore]:
         """The scores of pairs of question and solution. One that cannot be read is unscored and says why."""
@@ -151,8 +167,17 @@ class Source:
         middle = len(items) // 2
         return self.scores(items[:middle]) + self.scores(items[middle:])
 
-    def _reward(self, score: SolutionScore, gold: Any) -> RewardResult:
-        return self.recipe(score, None if gold is None else str(gold))
+    def reward(self, score: SolutionScore, gold: Any) -> RewardResult:
+        """The reward of a solution that is scored already."""
+        if getattr(gold, "shape", None) == ():
+            gold = gold.item()
+        if gold is None or (isinstance(gold, float) and math.isnan(gold)):  # so a table writes that there is none
+            return self.recipe(score, None)
+        if isinstance(gold, str | Number):
+            return self.recipe(score, str(gold))
+        result = self.recipe(score, None)
+        reason = f"The gold answer is of type {type(gold).__name__}; give a str or a number."
+        return replace(result, value=None, reason=reason) if self.recipe.needs_gold else result
 
 
 def compute_reward(

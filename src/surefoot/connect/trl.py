@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import logging
 import math
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -23,6 +25,8 @@ from surefoot.connect.source import Model, Source
 from surefoot.errors import InputError, UnscoredError
 from surefoot.reward import Reward, RewardResult
 from surefoot.watch import Watch
+
+logger = logging.getLogger("surefoot")
 
 Rewards = list[float | None]
 
@@ -58,7 +62,10 @@ class TRLReward:
         if log_extra is not None:
             self._log_columns(results, log_extra)
         if log_metric is not None:
-            self._log_metrics(results, log_metric)
+            if logs_may_hang():
+                _say_once("No metrics are logged: with several processes that takes TRL 1.14 or newer.")
+            else:
+                self._log_metrics(results, log_metric)
         return [result.value for result in results]
 
     def results(
@@ -95,14 +102,31 @@ class TRLReward:
                 log_metric(f"surefoot/watch/{name}", value)
 
 
-@functools.cache
 def makes_zero_of_none() -> bool:
     """Whether the installed TRL counts a completion without any reward as 0.0, as it did before 1.6."""
+    return _before(1, 6)
+
+
+def logs_may_hang() -> bool:
+    """Whether processes that log different metrics would wait for each other for ever, as in TRL before 1.14.
+
+    What can be told of a batch differs from process to process: one may have no wrong answer, or nothing scored.
+    """
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and _before(1, 14)
+
+
+@functools.cache
+def _before(major: int, minor: int) -> bool:
     try:
-        major, minor = metadata.version("trl").split(".")[:2]
+        installed = metadata.version("trl").split(".")
     except metadata.PackageNotFoundError:
         return False
-    return (int(major), int(minor)) < (1, 6)
+    return (int(installed[0]), int(installed[1])) < (major, minor)
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    logger.warning("%s", message)
 
 
 def _json(result: RewardResult) -> str:
@@ -132,9 +156,9 @@ def async_reward_function(*args: Any, **options: Any) -> Callable[..., Awaitable
     reward = reward_function(*args, **options)
 
     # A plain coroutine function, because older TRL asks inspect.iscoroutinefunction, which no callable object passes.
-    @functools.wraps(TRLReward.__call__, assigned=("__doc__",))
     async def scored(*, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> Rewards:
         return await asyncio.to_thread(reward, prompts, completions, **columns)
 
+    scored.__doc__ = TRLReward.__call__.__doc__
     scored.__name__ = scored.__qualname__ = reward.__name__
     return scored

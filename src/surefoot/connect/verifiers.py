@@ -107,7 +107,8 @@ def surefoot_rubric(
             results = await asyncio.to_thread(rewards_of_states, source, states)
             for state, result in zip(states, results, strict=True):
                 state["reward"] = math.nan if result.value is None else weight * result.value
-                state["metrics"] = {name: value for name, value in result.terms.items() if value is not None}
+                # Every rollout has every term: verifiers makes a table of the names that the first one has.
+                state["metrics"] = {name: math.nan if value is None else value for name, value in result.terms.items()}
                 if result.value is None:
                     state["error"] = Error(f"This rollout has no reward: {result.reason}")
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from surefoot.connect.gather import Gather
@@ -102,3 +103,14 @@ def as_dict(result: RewardResult, missing: Missing) -> dict[str, float]:
         "steps": float(len(result.score.steps) if result.score else 0),
         **{f"surefoot/{name}": value for name, value in terms.items()},
     }
+
+
+def comparable(groups: Sequence[Hashable], scored: Sequence[bool]) -> list[bool]:
+    """Which samples take part in GRPO: those with a reward.
+
+    Not the only one of a larger group that has one, though: it has nothing to be compared with, and verl would take the
+    reward itself for the advantage.
+    """
+    everybody = Counter(groups)
+    left = Counter(group for group, has in zip(groups, scored, strict=True) if has)
+    return [has and not left[group] == 1 < everybody[group] for group, has in zip(groups, scored, strict=True)]

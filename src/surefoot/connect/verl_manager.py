@@ -16,19 +16,16 @@ This module imports verl.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
 
 from surefoot.connect.messages import question_of
 from surefoot.connect.missing import check_missing
-from surefoot.connect.verl import as_dict, gather_for, question_in
-
-if TYPE_CHECKING:
-    import torch
+from surefoot.connect.verl import as_dict, comparable, gather_for, question_in
 
 
 class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]
@@ -71,19 +68,19 @@ class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]
 def grpo_without_unscored(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: Any, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """verl's own GRPO over the samples that have a reward; the others get no advantage.
+    """verl's own GRPO over the samples that have a reward and are `comparable`; the others get no advantage.
 
-    Nor does the only one of a group that has a reward: it has nothing to be compared with, and verl would take the
-    reward itself for the advantage.
+    verl hands `norm_adv_by_std_in_grpo` to the estimator that it calls `grpo` alone; others find it in the config.
     """
+    config = options.get("config")
+    if config is not None:
+        options.setdefault("norm_adv_by_std_in_grpo", config.get("norm_adv_by_std_in_grpo", True))
     scored = token_level_rewards.sum(dim=-1).isfinite()
-    everybody = Counter(index.tolist())
-    left = Counter(index[scored.cpu().numpy()].tolist())
-    alone = [left[group] == 1 < everybody[group] for group in index.tolist()]
-    scored &= ~torch.tensor(alone, device=scored.device)
+    taken = comparable(index.tolist(), scored.tolist())
+    rows = torch.tensor(taken, device=scored.device)
     advantages = response_mask.new_zeros(response_mask.shape, dtype=token_level_rewards.dtype)
-    if scored.any():
-        advantages[scored], _ = get_adv_estimator_fn("grpo")(
-            token_level_rewards[scored], response_mask[scored], index[scored.cpu().numpy()], **options
+    if any(taken):
+        advantages[rows], _ = get_adv_estimator_fn("grpo")(
+            token_level_rewards[rows], response_mask[rows], index[taken], **options
         )
     return advantages, advantages

@@ -98,7 +98,9 @@ def _served(transport: Transport, name: str | None) -> tuple[str, int]:
     if name is None and len(limits) == 1:
         name = next(iter(limits))
     if name not in limits:
-        raise OptionError(f"Say which model with served_name: the server has {', '.join(limits) or 'none'}.")
+        raise OptionError(
+            f"The server has {', '.join(limits) or 'no models'}. Name one with served_name, or start it with one name."
+        )
     return name, int(limits[name])
 
 

@@ -8,6 +8,7 @@ the first bfloat16 or int8 product. Only running one tells, so a child process d
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from functools import cache
@@ -33,15 +34,27 @@ PROBE_SECONDS = 120
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """`auto` is CUDA where there is one, else the CPU."""
+    """`auto` is CUDA where there is one, else the CPU. A GPU without a number is that of this process."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         chosen = torch.device(device)
+        if chosen.type == "cuda" and chosen.index is None:
+            chosen = torch.device("cuda", gpu_of_this_process())
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
         raise OptionError(f"device={device!r} cannot be used here: {error}") from error
     return chosen
+
+
+def gpu_of_this_process() -> int:
+    """What LOCAL_RANK says, which launchers set, else the current device.
+
+    Every thread has a current device of its own, the first one unless told otherwise. So the number is settled once,
+    when a model is loaded.
+    """
+    rank = int(os.environ.get("LOCAL_RANK") or 0)
+    return rank if 0 < rank < torch.cuda.device_count() else torch.cuda.current_device()
 
 
 def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:

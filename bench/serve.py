@@ -42,14 +42,16 @@ def service(folder: Path | str, *options: str) -> Iterator[tuple[str, int]]:
     command = [sys.executable, "-m", "surefoot.cli", "serve", "--model", f"bench={folder}", "--port", "0"]
     child = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
+    said = []
+    for line in child.stderr:
+        said.append(line)
+        if found := re.search(r"Serving .* at (http://\S+) ", line):
+            break
+    else:
+        raise SystemExit("The service did not start:\n" + "".join(said))
+    # Its log has to go somewhere, or it would wait for a reader.
+    drain = subprocess.Popen(["cat"], stdin=child.stderr, stdout=subprocess.DEVNULL)
     try:
-        for line in child.stderr:
-            if found := re.search(r"Serving .* at (http://\S+) ", line):
-                break
-        else:
-            raise SystemExit("The service did not start.")
-        # Its log has to go somewhere, or it would wait for a reader.
-        drain = subprocess.Popen(["cat"], stdin=child.stderr, stdout=subprocess.DEVNULL)
         yield found.group(1), child.pid
     finally:
         child.terminate()

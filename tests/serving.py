@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from signal import Signals
 
 import httpx
 import uvicorn
@@ -52,6 +52,7 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,
         )
         self.lines: list[str] = []
         self.url = ""
@@ -75,8 +76,12 @@ class Command:
                 self._said.set()
         self._said.set()
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         self._process.send_signal(number)
+
+    def signal_all(self, number: Signals) -> None:
+        """As a terminal or systemd does: every process of it gets the signal."""
+        os.killpg(self._process.pid, number)
 
     def wait(self, seconds: float = 30.0) -> int:
         return self._process.wait(seconds)

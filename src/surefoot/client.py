@@ -36,8 +36,6 @@ class _Shared:
     """What both clients know."""
 
     def __init__(self, url: str, model: str | None, items_per_request: int, connections: int) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise OptionError(f"{url!r} is no address of a service. It has to start with http:// or https://.")
         if items_per_request < 1 or connections < 1:
             raise OptionError("items_per_request and connections have to be above 0.")
         self.url = url
@@ -94,8 +92,14 @@ class Client(_Shared):
         items_per_request: int = 64,
     ) -> None:
         super().__init__(url, model, items_per_request, connections)
-        key = api_key or os.environ.get(KEY_VARIABLE)
+        self._given: Row = {"api_key": api_key, "timeout": timeout, "patience": patience}
+        key = _key(api_key)
         self._transport = Transport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, also in another process, is a client with the same options and connections of its own."""
+        limits: Row = {"connections": self._connections, "items_per_request": self._items}
+        return partial(Client, self.url, model=self.model, **self._given, **limits), ()
 
     def score(
         self,
@@ -180,7 +184,7 @@ class AsyncClient(_Shared):
         items_per_request: int = 64,
     ) -> None:
         super().__init__(url, model, items_per_request, connections)
-        key = api_key or os.environ.get(KEY_VARIABLE)
+        key = _key(api_key)
         self._transport = AsyncTransport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
 
     async def score(
@@ -252,6 +256,12 @@ class AsyncClient(_Shared):
             if keep_going and len(body["items"]) == 1:
                 return [self._unscored(error)]
             return [result for half in _halves(body, error) for result in await self._score(half, keep_going)]
+
+
+def _key(given: str | None) -> str | None:
+    """The key, without the line end that it has in a file."""
+    key = given or os.environ.get(KEY_VARIABLE)
+    return None if key is None else key.strip()
 
 
 def _good(read: list[Row | SolutionScore]) -> list[Row]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 import time
 from typing import Any
 
-from surefoot.errors import MissingDependencyError, ServiceError, UnreachableError
+from surefoot.errors import MissingDependencyError, OptionError, ServiceError, UnreachableError
 
 try:
     import httpx
@@ -22,6 +23,7 @@ except ImportError as error:
 AGAIN = frozenset((429, 502, 503))
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
+LONGEST_TIMEOUT = 86_400
 SLACK = 5.0
 """Seconds that a reply may travel beyond the time that the service was given."""
 
@@ -54,10 +56,16 @@ class Transport:
     def __init__(self, url: str, *, api_key: str | None, timeout: float, patience: float, connections: int) -> None:
         self._client = httpx.Client(**_options(url, api_key, timeout, connections))
         self._patience = patience
+        # Waiting for one of the connections is no reason to lose patience.
+        self._places = threading.Semaphore(connections)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The data of the reply."""
         content = None if body is None else _encoded(body)
+        with self._places:
+            return self._ask(method, path, content)
+
+    def _ask(self, method: str, path: str, content: bytes | None) -> Any:
         patience = Patience(self._patience)
         while True:
             try:
@@ -80,10 +88,16 @@ class AsyncTransport:
     def __init__(self, url: str, *, api_key: str | None, timeout: float, patience: float, connections: int) -> None:
         self._client = httpx.AsyncClient(**_options(url, api_key, timeout, connections))
         self._patience = patience
+        # httpx wakes everybody who waits whenever a connection is free, so they wait here.
+        self._places = asyncio.Semaphore(connections)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The data of the reply."""
         content = None if body is None else _encoded(body)
+        async with self._places:
+            return await self._ask(method, path, content)
+
+    async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
         patience = Patience(self._patience)
         while True:
             try:
@@ -101,11 +115,23 @@ class AsyncTransport:
 
 
 def _options(url: str, api_key: str | None, timeout: float, connections: int) -> dict[str, Any]:
+    try:
+        address = httpx.URL(url.rstrip("/"))
+    except httpx.InvalidURL as error:
+        raise OptionError(f"The address of the service cannot be read: {error}.") from error
+    if address.scheme not in ("http", "https") or not address.host:
+        raise OptionError(f"{url!r} is no address of a service. It looks like http://127.0.0.1:8000.")
+    if address.userinfo:
+        raise OptionError("The address of the service holds a password, which would be seen in logs. Use api_key.")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST_TIMEOUT:
+        raise OptionError(f"timeout={timeout!r}: give seconds above 0, up to {LONGEST_TIMEOUT}.")
+    if api_key is not None and (not api_key.isascii() or not api_key.isprintable() or " " in api_key or not api_key):
+        raise OptionError("The key has to be one word of printable ASCII.")
     headers = {"Content-Type": "application/json", "X-Request-Timeout": f"{timeout:g}"}
     if api_key is not None:
         headers["Authorization"] = f"Bearer {api_key}"
     return {
-        "base_url": url.rstrip("/"),
+        "base_url": address,
         "headers": headers,
         "timeout": httpx.Timeout(timeout + SLACK, connect=10.0),
         "limits": httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
@@ -146,4 +172,5 @@ def _data(reply: httpx.Response) -> Any:
 
 
 def _unreachable(url: httpx.URL, error: Exception) -> UnreachableError:
-    return UnreachableError(f"The service at {url} did not answer ({type(error).__name__}). Is it running?")
+    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return UnreachableError(f"The service at {url} did not answer ({why}). Is it running?")

@@ -110,6 +110,62 @@ def test_two_large_requests_advance_together(engine: Engine) -> None:
     assert abs(middle.count(1) - middle.count(2)) <= 2
 
 
+def test_one_of_few_tokens_does_not_wait_for_many_of_many(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0, slice_seconds=0)
+    held(engine, batcher)
+    long = [batcher.submit([prompt(1, tokens=4000, shared=0)]) for _ in range(20)]
+    small = batcher.submit([prompt(777, tokens=60, question=2)])
+    engine.go.set()
+    small.future.result(20)
+    for ticket in long:
+        ticket.future.result(20)
+    batcher.close()
+    before = next(at for at, part in enumerate(engine.slices) if part[0].ids[-1] == 777 or part[-1].ids[-1] == 777)
+    assert before <= 2
+
+
+def test_callers_of_long_prompts_do_not_pass_by_a_list(engine: Engine) -> None:
+    """A list of 25,600 tokens and eight callers who send 4,000 at a time: after 9 such rounds the list is done."""
+    batcher = Batcher(engine, linger=0, slice_seconds=0)
+    held(engine, batcher)
+    asked = batcher.submit([prompt(1, tokens=400, shared=0) for _ in range(64)])
+    callers = [batcher.submit([prompt(2, tokens=4000, shared=0)]) for _ in range(8)]
+    rounds = 0
+    engine.go.set()
+    while not asked.future.done():
+        callers.pop(0).future.result(20)
+        callers.append(batcher.submit([prompt(2, tokens=4000, shared=0)]))
+        rounds += 1
+        assert rounds < 8 * 12, "the list was passed by"
+    batcher.close()
+
+
+def test_a_refusal_says_nothing_of_the_speed(engine: Engine) -> None:
+    seen: list[Slice] = []
+    batcher = Batcher(engine, linger=0, observe=seen.append)
+    engine.go.set()
+    rate = batcher.rate
+    (row,) = batcher.submit([prompt(400, tokens=4000)]).future.result(20)
+    assert isinstance(row, ServiceError)
+    batcher.close()
+    assert batcher.rate == rate
+    assert [part.tokens for part in seen] == [0]
+
+
+def test_leaving_costs_no_more_than_coming(engine: Engine) -> None:
+    batcher = Batcher(engine, linger=0, queue_tokens=1 << 40)
+    held(engine, batcher)
+    stay = batcher.submit([prompt(1) for _ in range(20_000)])
+    others = [batcher.submit([prompt(2)]) for _ in range(2_000)]
+    began = time.process_time()
+    for ticket in others:
+        ticket.future.cancel()
+    assert time.process_time() - began < 1.0, "each one looked at all who wait"
+    engine.go.set()
+    assert len(stay.future.result(60)) == 20_000
+    batcher.close()
+
+
 def test_a_question_is_kept_together_whoever_asks(engine: Engine) -> None:
     batcher = Batcher(engine, linger=0, slice_seconds=0)
     held(engine, batcher)

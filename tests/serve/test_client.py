@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -101,6 +102,14 @@ def test_a_malformed_item_does_not_end_a_stream(url: str, scorer: surefoot.Score
         surefoot.AsyncClient(url).score_stream(items, window=0)
 
 
+def test_a_client_may_be_sent_to_another_process(url: str, scorer: surefoot.Scorer) -> None:
+    with surefoot.connect(url, timeout=7.0, connections=3) as client, pickle.loads(pickle.dumps(client)) as other:
+        assert vars(other) | {"_transport": None} == vars(client) | {"_transport": None}
+        same([other.score(QUESTION, SOLUTION)], [scorer.score(QUESTION, SOLUTION)])
+    with pytest.raises(OptionError, match="Give the model's name"):
+        pickle.dumps(scorer)
+
+
 def test_an_item_that_is_too_large_does_not_end_a_stream(scorer: surefoot.Scorer) -> None:
     items = solutions(7)
     items[3] = ("q", "x" * 5_000)
@@ -124,8 +133,9 @@ def test_after_an_error_nothing_more_is_sent() -> None:
         async with surefoot.AsyncClient(server.url, items_per_request=1, connections=2) as client:
             with pytest.raises(ServiceError):
                 await client.score_many(solutions(9))
+            await asyncio.sleep(0.5)  # what was on its way has arrived
             sent = server.asked
-            await asyncio.sleep(2.5)
+            await asyncio.sleep(2.0)
             return server.asked - sent
 
     assert asyncio.run(ask()) == 0
@@ -170,6 +180,31 @@ def test_wrong_options(url: str) -> None:
         surefoot.connect(url, model="other").score(QUESTION, SOLUTION)
 
 
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("http://127.0.0.1:port", {}, "cannot be read"),
+        ("ftp://127.0.0.1", {}, "no address of a service"),
+        ("http://", {}, "no address of a service"),
+        ("http://me:secret@127.0.0.1:9", {}, "holds a password"),
+        ("http://127.0.0.1:9", {"timeout": None}, "timeout=None"),
+        ("http://127.0.0.1:9", {"timeout": 90_000}, "timeout=90000"),
+        ("http://127.0.0.1:9", {"api_key": "schlüssel"}, "printable ASCII"),
+        ("http://127.0.0.1:9", {"api_key": "two words"}, "printable ASCII"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(url: str, options: dict[str, Any], message: str) -> None:
+    for kind in (surefoot.Client, surefoot.AsyncClient):
+        with pytest.raises(OptionError, match=message) as caught:
+            kind(url, **options)
+        assert "secret" not in str(caught.value)
+
+
+def test_a_key_may_end_like_a_line(scorer: surefoot.Scorer) -> None:
+    with served([scorer], Settings(api_key="word")) as (url, _), surefoot.connect(url, api_key="word\n") as client:
+        assert client.score(QUESTION, SOLUTION).status == "scored"
+
+
 def test_nobody_there_is_an_error_and_no_number() -> None:
     with pytest.raises(UnreachableError, match="did not answer"):
         surefoot.connect("http://127.0.0.1:9", patience=0.3).score(QUESTION, SOLUTION)
@@ -185,7 +220,7 @@ def test_nobody_there_is_an_error_and_no_number() -> None:
 class Replies(ThreadingHTTPServer):
     """A server that gives prepared replies, one after the other; the last one again and again."""
 
-    def __init__(self, *replies: tuple[int, str], retry_after: str = "0") -> None:
+    def __init__(self, *replies: tuple[int, str], retry_after: str = "0", pause: float = 0.0) -> None:
         self.asked = 0
 
         class Handler(BaseHTTPRequestHandler):
@@ -193,6 +228,7 @@ class Replies(ThreadingHTTPServer):
                 handler.rfile.read(int(handler.headers["Content-Length"]))
                 code, body = replies[min(self.asked, len(replies) - 1)]
                 self.asked += 1
+                time.sleep(pause)
                 if code == 0:
                     handler.close_connection = True
                     return
@@ -220,6 +256,23 @@ def test_what_may_pass_is_tried_again(scorer: surefoot.Scorer) -> None:
     with Replies((503, "stopping"), (0, ""), (429, "{}"), (502, ""), (200, good)) as server:
         assert surefoot.connect(server.url).score(QUESTION, SOLUTION) == expected
         assert server.asked == 5
+        server.shutdown()
+
+
+def test_patience_begins_with_the_first_try(scorer: surefoot.Scorer) -> None:
+    """The last of six requests over one connection waits for longer than its patience, and then is put off once."""
+    expected = scorer.score(QUESTION, SOLUTION)
+    good = (200, json.dumps({"results": [expected.to_dict()]}))
+    items = [(QUESTION, SOLUTION)] * 6
+    with Replies(*[good] * 5, (503, "{}"), good, pause=0.2) as server:
+
+        async def ask() -> list[SolutionScore]:
+            options: dict[str, Any] = {"patience": 0.5, "connections": 1, "items_per_request": 1}
+            async with surefoot.AsyncClient(server.url, **options) as client:
+                return await client.score_many(items)
+
+        assert asyncio.run(ask()) == [expected] * 6
+        assert server.asked == 7
         server.shutdown()
 
 

@@ -130,6 +130,48 @@ def test_what_cannot_be_answered_is_refused_with_advice(
     assert "xxxx" not in error["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/score", '{"items": [' + "0," * 90_000 + "0]}"),
+        ("/v1/score", '{"items": [{"question": "q", "steps": [' + "0," * 90_000 + "0]}]}"),
+        ("/v1/score", '{"items": [], ' + ", ".join(f'"{number}": 0' for number in range(15_000)) + "}"),
+        ("/pooling", '{"input": [' + "{}," * 60_000 + "{}]}"),
+        ("/pooling", '{"input": [' + "0," * 90_000 + '""]}'),
+        ("/get_reward", '{"query": [' + "0," * 90_000 + '""], "prompts": []}'),
+    ],
+)
+def test_a_refusal_costs_no_more_than_reading(http: httpx.Client, path: str, body: str) -> None:
+    began = time.process_time()  # the service runs in this process
+    reply = http.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 422
+    assert len(reply.text) < 1000
+    assert time.process_time() - began < 0.5
+
+
+def test_an_item_that_would_hold_up_others_is_not_read(scorer: surefoot.Scorer) -> None:
+    items = [ITEM, {"question": QUESTION, "solution": "x " * 5_000}, ITEM]
+    with served([scorer], Settings(max_item_chars=9_999)) as (url, _):
+        results = httpx.post(f"{url}/v1/score", json={"items": items}, timeout=30).json()["results"]
+    assert [result["status"] for result in results] == ["scored", "unscored", "scored"]
+    assert results[1]["reason"].startswith(f"Item 1 has {10_000 + len(QUESTION)} characters")
+
+
+def test_every_item_is_counted(scorer: surefoot.Scorer) -> None:
+    with served([scorer]) as (url, house), httpx.Client(base_url=url, timeout=30) as http:
+        http.post("/get_reward?recipe=min", json={"query": ["q1 + 1 = 2", "x"], "prompts": ["q", "no"]})
+        http.post("/pooling", json={"input": [MARKER, MARKER]})
+        counted = {dict(labels)["status"]: number for labels, number in house.metrics.items.values.items()}
+    assert counted == {"scored": 3, "unscored": 1}
+
+
+@pytest.mark.parametrize("label", ["NaN", "1e999", "-Infinity"])
+def test_a_label_that_is_no_number_is_refused(http: httpx.Client, label: str) -> None:
+    body = f'{{"query": ["q1 + 1 = 2"], "prompts": ["q"], "labels": [{label}]}}'
+    reply = http.post("/get_reward?recipe=outcome", content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code in (400, 422)
+
+
 def test_only_json_is_taken(http: httpx.Client) -> None:
     reply = http.post("/v1/score", content=json.dumps({"items": []}), headers={"Content-Type": "text/plain"})
     assert reply.status_code == 415

@@ -6,12 +6,15 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +124,126 @@ def test_draining_takes_its_time_only_once(checkpoint: Path) -> None:
         started = time.monotonic()
         service.signal(signal.SIGTERM)
         caller.settimeout(60)
-        caller.recv(1)  # whatever it is told, the connection ends
+        assert caller.recv(4096).startswith(b"HTTP/1.1 503 "), "who is patient tries again, here or elsewhere"
         assert 4.5 < time.monotonic() - started < 9.5
         assert service.wait(60) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_counts_once(checkpoint: Path, number: signal.Signals) -> None:
+    body = json.dumps({"items": [{"question": "What is 1 + 2?", "steps": ["1 + 2 = 3."]}]}).encode()
+    with Command(checkpoint, "--workers", "2") as service:
+        until(lambda: sum("Serving small" in line for line in service.lines) == 2, 60)
+        with socket.create_connection(("127.0.0.1", service.port)) as caller:
+            caller.settimeout(30)
+            caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            caller.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body[:20])
+            time.sleep(0.5)
+            service.signal_all(number)
+            time.sleep(1.0)
+            caller.sendall(body[20:])
+            assert caller.recv(4096).startswith(b"HTTP/1.1 200 ")
+        assert service.wait(20) == 0
+
+
+def refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_worker_that_cannot_be_replaced_does_not_end_the_others_and_a_missing_parent_does(small_copy: Path) -> None:
+    with Command(small_copy, "--workers", "2") as service:
+        until(lambda: sum("Serving small" in line for line in service.lines) == 2, 60)
+        found = [re.search(r"\(process (\d+)\)", line) for line in service.lines]
+        small_copy.rename(small_copy.with_name("elsewhere"))
+        os.kill(next(int(match[1]) for match in found if match), signal.SIGKILL)
+        until(lambda: sum("starting another" in line for line in service.lines) >= 2, 60)
+        assert httpx.get(f"{service.url}/ready").status_code == 200
+        small_copy.with_name("elsewhere").rename(small_copy)
+        until(lambda: sum("Serving small" in line for line in service.lines) == 3, 60)
+        service.signal(signal.SIGKILL)
+        service.wait()
+        until(lambda: refused(service.port))
+
+
+@pytest.fixture
+def small_copy(checkpoint: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(checkpoint, tmp_path / "small"))
+
+
+def test_an_engine_that_does_not_answer_does_not_outlast_the_time_to_finish(checkpoint: Path) -> None:
+    """A vLLM server that takes a request and says nothing more."""
+    with (
+        silent_vllm() as url,
+        Command(checkpoint, "--vllm", url, "--drain-seconds", "1") as service,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        item = {"question": "What is 1 + 2?", "steps": ["1 + 2 = 3."]}
+        asked = pool.submit(httpx.post, f"{service.url}/v1/score", json={"items": [item]}, timeout=60)
+        until(lambda: "surefoot_requests_inside 1" in httpx.get(f"{service.url}/metrics").text)
+        time.sleep(0.5)
+        started = time.monotonic()
+        service.signal(signal.SIGTERM)
+        reply = asked.result()
+        assert (reply.status_code, reply.json()["error"]["type"]) == (503, "stopping")
+        assert service.wait(30) == 1
+        assert time.monotonic() - started < 15
+    assert any("still at work" in line for line in service.lines)
+
+
+@contextmanager
+def silent_vllm() -> Iterator[str]:
+    silence = threading.Event()
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"data": [{"id": "small", "max_model_len": 512}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            silence.wait(60)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        silence.set()
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_slow_reader_gets_all_of_its_answer(checkpoint: Path) -> None:
+    steps = ["x" * 2000] * 500
+    body = json.dumps({"items": [{"question": "q", "steps": steps}] * 4}).encode()
+    options = ("--max-item-chars", "2000000", "--queue-tokens", "50000000")
+    with Command(checkpoint, *options) as service, socket.socket() as caller:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        caller.settimeout(60)
+        caller.connect(("127.0.0.1", service.port))
+        caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        caller.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        received = caller.recv(4096)
+        service.signal(signal.SIGTERM)
+        time.sleep(3)
+        while b"\r\n\r\n" not in received:
+            received += caller.recv(4096)
+        head, _, rest = received.partition(b"\r\n\r\n")
+        length = int(re.search(rb"content-length: (\d+)", head)[1])  # type: ignore[index]
+        size = len(rest)
+        while size < length and (more := caller.recv(1 << 16)):
+            size += len(more)
+        assert size == length
+        assert service.wait(30) == 0
 
 
 def test_a_signal_while_a_worker_is_replaced_ends_all(checkpoint: Path) -> None:

@@ -35,7 +35,7 @@ from surefoot.serve.gate import Gate, error_reply
 from surefoot.serve.house import House
 from surefoot.serve.openapi import describe
 from surefoot.serve.reading import Body, RefusedError, read_body, seconds_left
-from surefoot.serve.service import FEW_STEPS, Blocking, Service
+from surefoot.serve.service import FEW_STEPS, Service
 from surefoot.serve.settings import Settings
 from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest
 from surefoot.split import SPLIT_RULES
@@ -103,7 +103,7 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        await asyncio.get_running_loop().run_in_executor(None, house.close)
+        await house.close_in_time()
 
     app = Starlette(
         routes=routes,
@@ -190,17 +190,25 @@ async def _get_reward(house: House, body: GetRewardRequest, request: Request) ->
     if split not in SPLIT_RULES:
         raise OptionError(f"`split` has to be one of {', '.join(SPLIT_RULES)}.")
     service = _checked(house, asked.get("model"), body.query)
-
-    def work(scorer: Blocking) -> Data:
-        return OpenRLHFReward(scorer, recipe, missing=instead, split=split).get_reward(body.model_dump())
-
-    return Answer(_encoded(await service.call(work)), {"items": len(body.query)})
+    reward = OpenRLHFReward(service.scorer, recipe, missing=instead)
+    samples = reward.samples(body.model_dump())
+    results = await service.score([(one.question, one.response) for one in samples if one.lack is None], split=split)
+    scores = iter(results)
+    rewards = [
+        reward.unread(one, service.scorer.name)
+        if one.lack
+        else await service.in_turn(partial(reward.reward, one, next(scores)))
+        for one in samples
+    ]
+    return Answer(_encoded(reward.reply(rewards)), _count(house, service, [r.score for r in rewards if r.score]))
 
 
 async def _pooling(house: House, body: PoolingRequest, request: Request) -> Answer:
     service = _checked(house, body.model, body.inputs)
     prompts, rows = await service.pool(body.inputs)
     tokens = sum(len(prompt.ids) for prompt in prompts)
+    with house.metrics.lock:
+        house.metrics.items.add(len(prompts), model=service.scorer.name, status="scored")
     data = {
         "id": f"pool-{uuid.uuid4().hex}",
         "object": "list",

@@ -1,11 +1,11 @@
 """Requests of many callers, made into work for one engine.
 
 The rule: the engine computes one slice at a time, made of whatever waits. Who asks for little is not stuck behind who
-asks for much: every prompt gets a tag, the tokens that its own request has asked for so far, counted from the moment it
-came, and the smallest tags go first. Prompts of one question go together, whoever sent them, so that its tokens are
-computed once. A slice is about as long as `slice_seconds`, longer where many requests wait (they share the more, and
-who comes then waits anyway). It leaves behind what the engine can compute while the answers travel, unless that is too
-little to be worth a slice. Before a slice is cut, the engine waits a moment for requests that are announced (see
+asks for much: every prompt gets a tag, the time at which it would be done if all requests that wait shared the engine
+evenly, token by token, and the smallest tags go first. Prompts of one question go together, whoever sent them, so that
+its tokens are computed once. A slice is about as long as `slice_seconds`, longer where many requests wait (they share
+the more, and who comes then waits anyway). It leaves behind what the engine can compute while the answers travel, if
+that is worth a slice. Before a slice is cut, the engine waits a moment for requests that are announced (see
 `expecting`): a fifth of `slice_seconds` at most. A failure of one prompt is that prompt's alone.
 """
 
@@ -39,8 +39,7 @@ FEW_REQUESTS = 8
 TRAVEL = 0.008
 """Seconds that a process needs to send one answer and to prepare the request that follows it."""
 QUANTUM = 256
-"""Tokens by which the clock moves while each request that waits has one prompt computed: so a stream of small requests
-does not pass by the rest of a large one for ever."""
+"""Tokens that a prompt counts for at least: so a stream of tiny ones does not pass by the rest for ever."""
 FIRST_RATE = 2_000.0
 """Tokens a second, until the engine has shown its own."""
 
@@ -124,7 +123,9 @@ class Batcher:
         self._heap: list[tuple[int, int, _Entry]] = []
         self._groups: dict[tuple[int, ...], dict[int, _Entry]] = {}
         self._numbers = count()
+        # What each of those who wait has had of the engine by now, in tokens, if they shared it evenly.
         self._clock = 0
+        self._waiting_entries = 0
         self._waiting_tokens = self._running_tokens = 0
         self._waiting_tickets = 0
         self._expected = 0
@@ -157,13 +158,14 @@ class Batcher:
                 raise ClosedError("The service is stopping and takes no new work.")
             if (excess := self.tokens + cost - self.queue_tokens) > 0:
                 raise QueueFullError(retry_after=excess / self.rate)
-            tag = self._clock + QUANTUM
+            tag = self._clock
             for entry in drafts:
+                tag += max(entry.cost, QUANTUM)
                 entry.tag, entry.number = tag, next(self._numbers)
-                tag += entry.cost
                 heapq.heappush(self._heap, (entry.tag, entry.number, entry))
                 self._groups.setdefault(entry.group, {})[entry.number] = entry
             ticket.entries, ticket.left, ticket.waiting = drafts, len(drafts), len(drafts)
+            self._waiting_entries += len(drafts)
             self._waiting_tokens += cost
             self._waiting_tickets += bool(drafts)
             self._changed.notify_all()
@@ -210,7 +212,7 @@ class Batcher:
             for entry in ticket.entries:
                 self._take(entry)
             # What was taken out is still in the heap. It must not pile up there while nothing is computed.
-            if len(self._heap) > 64 and sum(entry.waiting for *_, entry in self._heap) < len(self._heap) // 2:
+            if len(self._heap) > 64 and self._waiting_entries < len(self._heap) // 2:
                 self._heap = [item for item in self._heap if item[2].waiting]
                 heapq.heapify(self._heap)
 
@@ -219,6 +221,7 @@ class Batcher:
             entry.waiting = False
             entry.ticket.waiting -= 1
             self._waiting_tickets -= entry.ticket.waiting == 0
+            self._waiting_entries -= 1
             self._waiting_tokens -= entry.cost
             group = self._groups[entry.group]
             del group[entry.number]
@@ -273,9 +276,10 @@ class Batcher:
         room = max(min(self._room(), self._all_but_the_next()), SMALLEST_SLICE)
         picked: list[_Entry] = []
         groups: set[tuple[int, ...]] = set()
+        sharing = max(1, self._waiting_tickets)
         tokens = 0
         while self._heap and tokens < room:
-            tag, _, first = self._heap[0]
+            first = self._heap[0][2]
             if not first.waiting:
                 heapq.heappop(self._heap)
                 continue
@@ -290,7 +294,7 @@ class Batcher:
                 picked.append(entry)
                 groups.add(entry.group)
                 tokens += cost
-            self._clock = max(self._clock, tag)
+        self._clock += max(1, tokens // sharing)
         self._running_tokens = tokens
         return picked
 
@@ -304,7 +308,8 @@ class Batcher:
         started = time.perf_counter()
         rows = self._computed([entry.prompt for entry in picked])
         seconds = time.perf_counter() - started
-        tokens = self._running_tokens
+        # A prompt that was refused took no time, which says nothing of the engine's speed.
+        tokens = 0 if any(isinstance(row, Exception) for row in rows) else self._running_tokens
         if tokens >= SMALLEST_SLICE // 2:
             self.rate += 0.3 * (tokens / max(seconds, 1e-6) - self.rate)
         self._observe(Slice(len(picked), len({id(entry.ticket) for entry in picked}), tokens, seconds))

@@ -24,6 +24,7 @@ ABOUT = (
 LIMITS = {
     "max_body_bytes": "bytes of a request's body",
     "max_items": "items in a request",
+    "max_item_chars": "characters of a question and its solution; a longer item is unscored",
     "max_requests": "requests being answered at a time",
     "queue_tokens": "tokens that may wait for each model",
 }

@@ -6,6 +6,7 @@ leaves as JSON without a trace of the code.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
@@ -79,6 +80,12 @@ class Gate:
                 await self._app(scope, receive, visit.send)
             finally:
                 self._house.inside -= works
+        except asyncio.CancelledError:
+            # The time to finish is over. Who waits is told so; otherwise uvicorn would say that something broke.
+            if not visit.status:
+                message = "The service stops before this was computed. Send it to another one."
+                await error_reply(503, "stopping", message, 1, close=True)(scope, receive, visit.send)
+            raise
         except Exception:
             logger.exception("A request failed.", extra={"request_id": visit.id})
             if not visit.status:

@@ -6,6 +6,9 @@ nobody else comes in.
 
 from __future__ import annotations
 
+import asyncio
+import math
+import threading
 import time
 from collections.abc import Iterable
 
@@ -15,6 +18,9 @@ from surefoot.serve.batcher import Slice
 from surefoot.serve.metrics import Gauge, Labels, Metrics
 from surefoot.serve.service import Service
 from surefoot.serve.settings import Settings
+
+LAST_SECONDS = 2.0
+"""Seconds that the engine gets in any case to end what it computes."""
 
 
 class House:
@@ -27,6 +33,10 @@ class House:
         self.inside = 0
         """Requests that are being answered."""
         self.draining = False
+        self.until = math.inf
+        """When the time is over, by the monotonic clock, that those inside get to finish."""
+        self.stuck = False
+        """Whether something was still at work when the process had to end."""
         self.services: dict[str, Service] = {}
         for scorer in scorers:
             if scorer.name in self.services:
@@ -59,6 +69,16 @@ class House:
         self.draining = True
         for service in self.services.values():
             service.close()
+
+    async def close_in_time(self) -> None:
+        """Closes, but waits no longer than until the end of the time to finish."""
+        until = max(self.until, time.monotonic() + LAST_SECONDS)
+        # A thread of its own: the event loop would wait for one of its executor's without any limit.
+        closing = threading.Thread(target=self.close, name="surefoot-close", daemon=True)
+        closing.start()
+        while closing.is_alive() and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        self.stuck = closing.is_alive()
 
     def _observer(self, model: str) -> Observer:
         return Observer(self.metrics, model)

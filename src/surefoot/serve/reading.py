@@ -43,7 +43,7 @@ async def read_body(request: Request, kind: type[Body], settings: Settings) -> B
     except asyncio.TimeoutError:
         message = "The body did not arrive in the time that a request may take. Send all of it at once."
         raise RefusedError(error_reply(408, "body_timeout", message, close=True)) from None
-    return await _parsed(kind, raw)
+    return await asyncio.to_thread(_parsed, kind, raw) if len(raw) > LARGE_BODY else _parsed(kind, raw)
 
 
 async def _received(request: Request, limit: int) -> bytes:
@@ -63,15 +63,12 @@ async def _received(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-async def _parsed(kind: type[Body], raw: bytes) -> Body:
+def _parsed(kind: type[Body], raw: bytes) -> Body:
     try:
-        return (
-            await asyncio.to_thread(kind.model_validate_json, raw)
-            if len(raw) > LARGE_BODY
-            else kind.model_validate_json(raw)
-        )
+        return kind.model_validate_json(raw)
     except ValidationError as error:
-        no_json = any(one["type"] == "json_invalid" for one in error.errors(include_input=False, include_url=False))
+        # What is not JSON has this one mistake and no other.
+        no_json = error.error_count() == 1 and error.errors(include_input=False)[0]["type"] == "json_invalid"
         code, name = (400, "not_json") if no_json else (422, "invalid_request")
         raise RefusedError(error_reply(code, name, mistakes(error))) from None
 

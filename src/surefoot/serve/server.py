@@ -1,13 +1,15 @@
 """The process, or several of them behind one port.
 
 The rule: models are loaded before the first request is taken, and never again. SIGTERM: what is inside is finished,
-new work gets 503, then the process ends; a second signal ends it at once.
+new work gets 503, then the process ends; a second signal ends it at once. Of several processes the first one decides:
+a signal may reach all of them (from a terminal, from systemd), and must not count twice.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -39,7 +42,7 @@ KEEP_ALIVE = 75
 BACKLOG = 2048
 RESTART_SECONDS = 1.0
 GOODBYE = 1
-"""Seconds that uvicorn waits for connections once it stops: the time for requests was before (see `Server`)."""
+"""Seconds that uvicorn waits at least for connections once it stops: requests had their time before."""
 
 
 @dataclass(frozen=True)
@@ -107,30 +110,38 @@ def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
 class Server(uvicorn.Server):
     """uvicorn's server, which on the first signal lets everybody finish."""
 
-    def __init__(self, config: uvicorn.Config, house: House) -> None:
+    def __init__(self, config: uvicorn.Config, house: House, *, decides: bool = True) -> None:
         super().__init__(config)
         self._house = house
-        self._until = 0.0
+        self._decides = decides
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal closes the door; the second one ends the process."""
+        """The first signal closes the door; the second one ends the process, unless another process decides that."""
+        if not self._decides and (self._house.draining or sig == signal.SIGINT):
+            return
         if self._house.draining:
             # As SIGTERM, which uvicorn raises again at the end: after an interrupt Python would wait for our threads.
             super().handle_exit(signal.SIGTERM, frame)
             self.force_exit = True
             return
         self._house.draining = True
-        self._until = time.monotonic() + self._house.settings.drain_seconds
+        self._house.until = time.monotonic() + self._house.settings.drain_seconds
 
     async def on_tick(self, counter: int) -> bool:
         """Leaves when nobody is inside any more, or when the time for it is over."""
-        if self._house.draining and (self._house.inside == 0 or time.monotonic() > self._until):
+        left = self._house.until - time.monotonic()
+        if self._house.draining and (self._house.inside == 0 or left < 0):
+            # Answers may still be on their way to slow readers.
+            self.config.timeout_graceful_shutdown = max(GOODBYE, math.ceil(min(left, 3600)))
             self.should_exit = True
         return await super().on_tick(counter)
 
 
-def _serve_here(plan: Plan, listener: socket.socket, address: str) -> None:
+def _serve_here(plan: Plan, listener: socket.socket, address: str, loaded: Event | None = None) -> None:
+    """Serves in this process. As a worker it says when its models are `loaded`, and leaves decisions to its parent."""
     app = create_app(load_models(plan.sources), plan.settings)
+    if loaded is not None:
+        loaded.set()
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -142,24 +153,30 @@ def _serve_here(plan: Plan, listener: socket.socket, address: str) -> None:
         lifespan="on",
     )
     logger.info("Serving %s at %s (process %d).", ", ".join(app.state.house.services), address, os.getpid())
-    Server(config, app.state.house).run(sockets=[listener])
+    Server(config, app.state.house, decides=loaded is None).run(sockets=[listener])
+    if app.state.house.stuck:
+        logger.error("The time to finish is over, and something is still at work. It is left behind.")
+        logging.shutdown()
+        os._exit(1)
 
 
 def _serve_with_workers(plan: Plan, listener: socket.socket, address: str, workers: int) -> None:
     """Processes that take connections from one socket. One that dies is replaced."""
     stop = False
     children: list[SpawnProcess] = []
+    loaded = multiprocessing.get_context("spawn").Event()
 
     def on_signal(sig: int, frame: FrameType | None) -> None:
         nonlocal stop
+        how = signal.SIGKILL if stop else signal.SIGTERM
         stop = True
         for child in children:
-            _end(child)
+            _end(child, how)
 
     def start(place: int) -> None:
         if stop:
             return
-        children[place : place + 1] = [_start_worker(plan, listener, address)]
+        children[place : place + 1] = [_start_worker(plan, listener, address, loaded)]
         if stop:  # a signal came before the worker was in the list
             _end(children[place])
 
@@ -172,7 +189,7 @@ def _serve_with_workers(plan: Plan, listener: socket.socket, address: str, worke
         for place, child in enumerate(children):
             if child.is_alive() or stop:
                 continue
-            if child.exitcode == 2:
+            if child.exitcode == 2 and not loaded.is_set():
                 on_signal(signal.SIGTERM, None)
                 raise OptionError("A worker could not start; its message is above.")
             logger.error("Worker %s ended with %s; starting another.", child.pid, child.exitcode)
@@ -180,26 +197,35 @@ def _serve_with_workers(plan: Plan, listener: socket.socket, address: str, worke
             start(place)
 
 
-def _end(child: SpawnProcess) -> None:
+def _end(child: SpawnProcess, how: signal.Signals = signal.SIGTERM) -> None:
     if child.pid is not None and child.is_alive():
-        os.kill(child.pid, signal.SIGTERM)
+        os.kill(child.pid, how)
 
 
-def _start_worker(plan: Plan, listener: socket.socket, address: str) -> SpawnProcess:
-    child = multiprocessing.get_context("spawn").Process(target=_worker, args=(plan, listener, address))
+def _start_worker(plan: Plan, listener: socket.socket, address: str, loaded: Event) -> SpawnProcess:
+    child = multiprocessing.get_context("spawn").Process(target=_worker, args=(plan, listener, address, loaded))
     child.start()
     return child
 
 
-def _worker(plan: Plan, listener: socket.socket, address: str) -> None:
+def _worker(plan: Plan, listener: socket.socket, address: str, loaded: Event) -> None:
     set_up_logging(plan.log_format, plan.log_level)
+    threading.Thread(target=_follow_parent, name="surefoot-parent", daemon=True).start()
     # Ctrl+C reaches every process of the terminal; the first process says when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _serve_here(plan, listener, address)
+        _serve_here(plan, listener, address, loaded)
     except surefoot.SurefootError as error:
         logger.error("%s", error)
         raise SystemExit(2) from error
+
+
+def _follow_parent() -> None:
+    """Stops when the first process is gone: nobody would replace, stop or even find this one."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _listen(host: str, port: int) -> socket.socket:

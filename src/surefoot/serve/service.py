@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -19,7 +19,7 @@ from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.pair import Item
 from surefoot.prompt import Prompt
 from surefoot.scorer import Job
-from surefoot.serve.batcher import Batcher, Row, Slice, Ticket
+from surefoot.serve.batcher import Batcher, Row, Slice
 from surefoot.serve.settings import Settings
 
 logger = logging.getLogger("surefoot.serve")
@@ -28,8 +28,6 @@ CHUNK_ITEMS = 32
 CHUNK_CHARS = 32_768
 RECIPES = 4
 """Recipes that may run at a time: comparing answers takes processes of their own, and not many (`answer_worker`)."""
-CALLERS = 32
-"""Adapters that may wait for the engine at a time."""
 FEW_STEPS = 64
 """Steps whose results are made on the spot: handing them to a thread would take longer."""
 ENGINE_FAILED = "The engine could not compute this item. The log of the service says why."
@@ -50,14 +48,13 @@ class Service:
             queue_tokens=settings.queue_tokens,
             observe=observe,
         )
+        self._max_item_chars = settings.max_item_chars
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="surefoot-prepare")
         self._recipes = ThreadPoolExecutor(RECIPES, thread_name_prefix="surefoot-reward")
-        self._callers = ThreadPoolExecutor(CALLERS, thread_name_prefix="surefoot-call")
 
     def close(self) -> None:
         """Finishes what was accepted, then ends the threads."""
         self.batcher.close()
-        self._callers.shutdown()
         self._recipes.shutdown()
         self._threads.shutdown()
 
@@ -67,15 +64,25 @@ class Service:
         """Like `Scorer.score_many`; an item that cannot be scored has its reason in its place."""
         jobs: list[Job | InputError] = []
         with self.batcher.expecting():
-            for chunk in _chunks(items):
+            for chunk in _chunks(items, min(CHUNK_CHARS, self._max_item_chars)):
                 prepare = partial(self.scorer.prepare, split=split, closing=closing, system=system, first=len(jobs))
-                jobs += await self.in_thread(partial(prepare, chunk))
+                too_long = self._too_long(chunk, len(jobs))
+                jobs += [too_long] if too_long else await self.in_thread(partial(prepare, chunk))
         good = [job for job in jobs if isinstance(job, Job)]
         started = time.monotonic()
         rows = await self.compute([prompt for job in good for prompt in job.readable])
         per_token = (time.monotonic() - started) / max(1, sum(job.tokens for job in good))
         finish = partial(self.finish, jobs, rows, per_token)
         return finish() if sum(len(job.solution.steps) for job in good) <= FEW_STEPS else await self.in_thread(finish)
+
+    def _too_long(self, chunk: list[Item], number: int) -> InputError | None:
+        """Whether this is a text that would take long to split and to encode, whatever the model reads of it."""
+        size = _chars(chunk[0])
+        if len(chunk) > 1 or size <= self._max_item_chars:
+            return None
+        return InputError(
+            f"Item {number} has {size} characters, and this service reads at most {self._max_item_chars}. Shorten it."
+        )
 
     def finish(self, jobs: list[Job | InputError], rows: list[Row], per_token: float) -> list[SolutionScore]:
         """Results of jobs and the rows of those among them that are no errors."""
@@ -116,15 +123,6 @@ class Service:
                 raise SurefootError(ENGINE_FAILED) from row
         return prompts, [row for row in rows if isinstance(row, list)]
 
-    async def call(self, work: Callable[[Blocking], Answer]) -> Answer:
-        """Runs code that expects a scorer which it can wait for, in a thread. Cancelling this ends its waiting."""
-        scorer = Blocking(self)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._callers, work, scorer)
-        except asyncio.CancelledError:
-            scorer.leave()
-            raise
-
     async def in_thread(self, work: Callable[[], Answer]) -> Answer:
         """Runs work that takes time, and is not the engine's, outside of the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -132,37 +130,6 @@ class Service:
     async def in_turn(self, recipe: Callable[[], Answer]) -> Answer:
         """Runs a recipe. It may compare answers for seconds, so it has threads where it is in nobody else's way."""
         return await asyncio.get_running_loop().run_in_executor(self._recipes, recipe)
-
-
-class Blocking:
-    """The model for one caller in a thread: it has the verb that adapters ask of a scorer."""
-
-    def __init__(self, service: Service) -> None:
-        self.name = service.scorer.name
-        self._service = service
-        self._ticket: Ticket | None = None
-        self._left = False
-
-    def score_many(
-        self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
-    ) -> list[SolutionScore]:
-        """Like `Scorer.score_many`, through the queue that all callers share."""
-        service = self._service
-        jobs = service.scorer.prepare(list(items), split=split, closing=closing, system=system, keep_going=False)
-        started = time.monotonic()
-        good = [job for job in jobs if isinstance(job, Job)]
-        self._ticket = service.batcher.submit([prompt for job in good for prompt in job.readable])
-        if self._left:
-            self._ticket.future.cancel()
-        rows = _checked(self._ticket.future.result())
-        per_token = (time.monotonic() - started) / max(1, sum(job.tokens for job in good))
-        return service.finish(jobs, rows, per_token)
-
-    def leave(self) -> None:
-        """Nobody waits for the answer any more."""
-        self._left = True
-        if self._ticket is not None:
-            self._ticket.future.cancel()
 
 
 def _checked(rows: list[Row]) -> list[Row]:
@@ -173,14 +140,20 @@ def _checked(rows: list[Row]) -> list[Row]:
     return rows
 
 
-def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
+def _chunks(items: Sequence[Item], most: int) -> Iterator[list[Item]]:
+    """A few items at a time, of `most` characters together; a larger one alone."""
     chunk: list[Item] = []
     chars = 0
     for item in items:
-        chunk.append(item)
-        chars += len(item[0]) + (len(item[1]) if isinstance(item[1], str) else sum(map(len, item[1])))
-        if len(chunk) >= CHUNK_ITEMS or chars >= CHUNK_CHARS:
+        size = _chars(item)
+        if chunk and (len(chunk) >= CHUNK_ITEMS or chars + size > most):
             yield chunk
             chunk, chars = [], 0
+        chunk.append(item)
+        chars += size
     if chunk:
         yield chunk
+
+
+def _chars(item: Item) -> int:
+    return len(item[0]) + (len(item[1]) if isinstance(item[1], str) else sum(map(len, item[1])))

@@ -41,6 +41,8 @@ class Settings:
     max_body_bytes: int = 8 << 20
     max_items: int = 1024
     """Items in one request."""
+    max_item_chars: int = 200_000
+    """Characters of a question and its solution. A longer item is unscored: it would hold up others."""
     max_requests: int = 1024
     """Requests that are being answered at a time."""
     queue_tokens: int = 500_000

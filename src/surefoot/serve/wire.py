@@ -1,18 +1,29 @@
 """What travels over HTTP: the bodies of requests and replies.
 
-The rule: a body that does not fit its schema is refused as a whole, with the place of every mistake; nothing of the
-request is repeated in the refusal but the names of fields, cut short.
+The rule: a body that does not fit its schema is refused as a whole, with the places of its first mistakes, one a list;
+nothing of the request is repeated in the refusal but the names of fields, cut short. No body costs more to refuse than
+to read.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.config import JsonDict
 
 SplitRule = Literal["auto", "steps", "paragraphs", "lines"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Label = str | int | Annotated[float, Field(allow_inf_nan=False)] | None
+MANY_MISTAKES = 100
 ONE_OF = {"oneOf": [{"required": ["solution"]}, {"required": ["steps"]}]}
 
 
@@ -32,7 +43,9 @@ class Item(_Request):
 
     question: str
     solution: str = Field("", description="The solution as the model wrote it.", json_schema_extra=_without_default)
-    steps: list[str] = Field([], description="The solution as ready steps.", json_schema_extra=_without_default)
+    steps: list[str] = Field(
+        [], description="The solution as ready steps.", fail_fast=True, json_schema_extra=_without_default
+    )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Item:
@@ -57,7 +70,7 @@ class _Scoring(_Request):
 class ScoreRequest(_Scoring):
     """Solutions to score."""
 
-    items: list[Item]
+    items: list[Item] = Field(fail_fast=True)
     threshold: float | None = Field(
         None,
         allow_inf_nan=False,
@@ -75,7 +88,7 @@ class RewardItem(Item):
 class RewardRequest(_Scoring):
     """Solutions to reward."""
 
-    items: list[RewardItem]
+    items: list[RewardItem] = Field(fail_fast=True)
     recipe: str = Field("seed", description="One of the recipes of surefoot.reward.")
 
 
@@ -145,9 +158,9 @@ class GetRewardRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    query: list[str] = Field(description="Prompt and response in one, special tokens kept.")
-    prompts: list[str]
-    labels: list[str | int | float | None] | None = Field(None, description="Reference answers.")
+    query: list[str] = Field(description="Prompt and response in one, special tokens kept.", fail_fast=True)
+    prompts: list[str] = Field(fail_fast=True)
+    labels: Annotated[list[Label], Field(fail_fast=True)] | None = Field(None, description="Reference answers.")
 
 
 class GetRewardReply(BaseModel):
@@ -158,12 +171,35 @@ class GetRewardReply(BaseModel):
     extra_logs: dict[str, float]
 
 
+PROMPTS: JsonDict = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}},
+        {"type": "array", "items": {"type": "integer"}},
+        {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+    ]
+}
+
+
+def _prompts(given: Any) -> list[str | list[int]]:
+    """One prompt or several, as a list. A union of lists would cost an error for every element and kind of list."""
+    if isinstance(given, str) or _are_ids(given):
+        return [given]
+    if isinstance(given, list) and (all(isinstance(one, str) for one in given) or all(map(_are_ids, given))):
+        return given
+    raise ValueError("give a text, a list of texts, a list of token ids, or a list of such lists")
+
+
+def _are_ids(given: Any) -> bool:
+    return isinstance(given, list) and bool(given) and all(type(id) is int for id in given)
+
+
 class PoolingRequest(BaseModel):
     """vLLM's request for token_classify. Fields that are not named here are ignored, as vLLM does."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    input: str | list[str] | list[int] | list[list[int]] = Field(
+    input: Annotated[Any, PlainValidator(_prompts), WithJsonSchema(PROMPTS)] = Field(
         description="Whole prompts, rendered by the caller: texts, or token ids. One score is read at every marker."
     )
     model: str | None = None
@@ -175,11 +211,7 @@ class PoolingRequest(BaseModel):
     @property
     def inputs(self) -> list[str | list[int]]:
         """As a list, also when a single prompt was given."""
-        if isinstance(self.input, str):
-            return [self.input]
-        given: list[str | int | list[int]] = [*self.input]
-        numbers = [id for id in given if isinstance(id, int)]
-        return [numbers] if numbers else [one for one in given if not isinstance(one, int)]
+        return cast("list[str | list[int]]", self.input)
 
 
 class Pooled(BaseModel):
@@ -251,6 +283,8 @@ class Health(BaseModel):
 
 def mistakes(error: ValidationError, shown: int = 5) -> str:
     """The mistakes of a body in one line, without any of its text."""
+    if error.error_count() > MANY_MISTAKES:
+        return f"The body has {error.error_count()} mistakes. /openapi.json describes what is taken."
     found = error.errors(include_input=False, include_url=False, include_context=False)
     parts = []
     for one in found[:shown]:

@@ -143,6 +143,15 @@ def test_a_solution_without_an_answer_is_wrong_and_has_no_vote() -> None:
     assert any("2 solutions state no answer" in note for note in result.notes)
 
 
+def test_an_empty_answer_is_no_answer() -> None:
+    """What an extractor writes when it finds nothing must not outvote what others state."""
+    rows = [
+        {"question": "q", "steps": ["a"], "final_answer": answer, "ground_truth": 4, "scores": [0.5]}
+        for answer in ("", "", "4")
+    ]
+    assert best_of_n(None, rows, ns=[3]).majority[3].value == 1.0
+
+
 def test_what_was_not_scored_is_left_out_and_counted() -> None:
     rows = [rollout("1", "4", 0.9), rollout("1", "5", 0.8, None), rollout("2", "4", None), rollout("1", "5", 0.1)]
     result = best_of_n(None, rows)
@@ -191,6 +200,7 @@ def test_labels_instead_of_answers() -> None:
     ("rows", "options", "message"),
     [
         ([rollout("1", "4", 0.5), rollout("1", "4", 0.5, reference="5")], {}, "have different right answers"),
+        ([rollout("1", "4", 0.5), Rollout("1", "r", ("a",), "4", "4", scores=(0.5,))], {}, "have different questions"),
         ([rollout("1", "4", 0.5)], {"correct_by": "label"}, "has no `is_correct`"),
         ([Rollout("1", "q", ("a",), "4", None, True, (0.5,))], {}, "has no right answer to compare with"),
     ],

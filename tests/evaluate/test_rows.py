@@ -240,6 +240,8 @@ def test_rollouts(tmp_path: Path) -> None:
             {"question": "q", "solution": "a\n\n#### 5", "is_correct": False, "s": [1, 0]},
             {"problem": "q", "solution": "a", "reference": "4", "final_answer": 4, "s": []},
             {"problem": "q", "solution": "nothing stated", "reference": "4", "s": []},
+            {"problem_id": None, "problem": "r", "solution": "so \\boxed{4}", "reference": "4", "s": []},
+            {"problem_id": 0, "problem": "t", "solution": "a", "reference": "4", "final_answer": " ", "s": []},
         ),
         scores="s",
     )
@@ -248,6 +250,8 @@ def test_rollouts(tmp_path: Path) -> None:
         ("q", "5", None, False),
         ("q", "4", "4", None),
         ("q", None, "4", None),
+        ("r", "4", "4", None),
+        ("0", None, "4", None),
     ]
     assert rows[0].scores == (0.1, None)
 
@@ -268,3 +272,13 @@ def test_bad_rollouts(tmp_path: Path, row: dict[str, Any], message: str) -> None
     with pytest.raises(InputError, match=r"line 1: ") as error:
         read_rollouts(jsonl(tmp_path / "x.jsonl", row), scores="s")
     assert message in str(error.value)
+
+
+def test_one_id_is_one_problem(tmp_path: Path) -> None:
+    rows = [{"problem_id": 3, "question": question, "steps": ["a"], "is_correct": True} for question in "qqr"]
+    file = jsonl(tmp_path / "x.jsonl", *rows)
+    with pytest.raises(InputError) as error:
+        read_rollouts(file)
+    assert str(error.value).startswith(f"{file}, line 3: problem_id is '3', which is another problem at {file}, line 1")
+    nameless = [row | {"problem_id": None} for row in rows]
+    assert [row.group for row in read_rollouts(jsonl(file, *nameless))] == ["q", "q", "r"]

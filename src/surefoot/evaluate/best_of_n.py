@@ -218,6 +218,8 @@ def _sizes(ns: Sequence[int] | None, groups: Mapping[str, Sequence[Rollout]]) ->
 
 
 def _verdicts(group: Sequence[Rollout], correct_by: Verdict, book: AnswerBook) -> Grouping:
+    if len({row.problem for row in group}) > 1:
+        raise InputError(f"The rollouts of problem {group[0].group!r} have different questions.")
     references = {row.reference for row in group}
     if len(references) > 1:
         raise InputError(f"The rollouts of problem {group[0].group!r} have different right answers: {references}.")

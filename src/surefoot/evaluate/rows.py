@@ -180,9 +180,16 @@ def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Itera
 
 
 def rollouts(records: Iterable[Record], scores: str | None = None) -> Iterator[Rollout]:
-    """Each record as a rollout."""
+    """Each record as a rollout. Records that share a `problem_id` must share the problem."""
+    first: dict[str, tuple[str, str]] = {}
     for record in records:
-        yield _rollout(record, scores)
+        found = _rollout(record, scores)
+        problem, place = first.setdefault(found.group, (found.problem, record.place))
+        if problem != found.problem:
+            raise record.wrong(
+                f"problem_id is {found.group!r}, which is another problem at {place}. Give each one its own, or none."
+            )
+        yield found
 
 
 def _rollout(record: Record, scores: str | None) -> Rollout:
@@ -200,12 +207,14 @@ def _rollout(record: Record, scores: str | None) -> Rollout:
     if stated is None:
         found = find_answer(solution if isinstance(solution, str) else "\n\n".join(solution))
         stated = found.value if found else None
+    answer = "" if stated is None else str(stated).strip()
+    named = data.get("problem_id")
     count = None if isinstance(solution, str) else len(solution)
     return Rollout(
-        group=str(data.get("problem_id", problem)),
+        group=problem if named is None else str(named),
         problem=problem,
         solution=solution,
-        answer=None if stated is None else str(stated),
+        answer=answer or None,
         reference=None if reference is None else str(reference),
         label=label,
         scores=_scores(record, scores, count),

@@ -96,12 +96,12 @@ def test_the_model_sees_prmbench_steps_without_prefixes(scorer: surefoot.Scorer)
         "idx": "a",
         "classification": "circular",
         "modified_question": "What is 2 + 3?",
-        "modified_process": ["1. We add 2 and 3.", "2. ", "Step 3. That gives 6."],
+        "modified_process": ["1. We add 2 and 3.", " ", "Step 3. That gives 6.", "6."],
         "error_steps": [3],
     }
     ((_, scored),) = evaluate.prmbench(scorer, [row]).items
-    alone = scorer.score("What is 2 + 3?", ["We add 2 and 3.", "That gives 6."]).step_scores
-    assert [scored.scores[0], scored.scores[2]] == pytest.approx(alone, abs=1e-5)
+    alone = scorer.score("What is 2 + 3?", ["We add 2 and 3.", "That gives 6.", "6."]).step_scores
+    assert [scored.scores[at] for at in (0, 2, 3)] == pytest.approx(alone, abs=1e-5)
     assert scored.scores[1] is None
 
 

@@ -132,6 +132,23 @@ def test_official_rows_count_from_one_and_lose_their_prefixes() -> None:
     assert result.items[0][0].steps == ("a", "b", "0.25 is c")
 
 
+def test_a_step_that_is_only_a_number_counts_and_a_blank_one_is_told() -> None:
+    rows = [
+        {
+            "id": "7",
+            "classification": "circular",
+            "problem": "q",
+            "steps": ["1. a", "30.", " ", ""],
+            "error_steps": [1, 3],
+            "scores": [0.9, 0.1, None, None],
+        }
+    ]
+    result = prmbench(None, rows)
+    assert result.overall.decisions == Decisions(1, 0, 1, 0)
+    assert result.overall.first_errors == (1, 1)
+    assert result.notes == ("2 steps are blank, 1 of them marked wrong; they are in no total.",)
+
+
 def test_intervals_are_over_solutions_and_repeat() -> None:
     rows = [row("circular", {1}, [0.9, 0.1 if at % 2 else 0.9, 0.9]) for at in range(40)]
     first, again, other = (prmbench(None, rows, seed=seed).overall for seed in (3, 3, 4))

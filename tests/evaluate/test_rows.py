@@ -76,6 +76,10 @@ def test_line_separators_inside_a_string_end_no_line(tmp_path: Path) -> None:
         ({"steps": ["a", 3]}, "expected `steps`"),
         ({"problem": 4}, "`problem` is int, not text"),
         ({"problem": None}, "expected `problem`. It has: id, generator"),
+        ({"generator": 7}, "generator is 7; expected text, or null"),
+        ({"generator": ["G"]}, "generator is ['G']; expected text, or null"),
+        ({"final_answer_correct": "false"}, "final_answer_correct is 'false'; expected true, false or null"),
+        ({"final_answer_correct": 1}, "final_answer_correct is 1; expected true, false or null"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -222,7 +226,9 @@ def test_twins_come_from_redundency_rows_and_repeats_are_dropped(tmp_path: Path)
         ("0.25 of it", "0.25 of it"),
         ("Step 3: a", "Step 3: a"),
         ("a 1. b", "a 1. b"),
-        ("4.", ""),
+        ("30.", "30."),
+        ("Step 4. ", "Step 4."),
+        (" ", ""),
     ],
 )
 def test_step_prefixes(step: str, bare: str) -> None:

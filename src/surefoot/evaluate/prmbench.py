@@ -278,6 +278,9 @@ def _notes(items: Sequence[tuple[PRMBenchRow, Scored]]) -> list[str]:
             f"{len(missing)} of {len(items)} solutions have steps without a score, which are in no total. "
             f"The first is {row.id}: {scored.reason}"
         )
+    blank = [at in row.errors for row, _ in items for at, step in enumerate(row.steps) if not step.strip()]
+    if blank:
+        notes.append(f"{len(blank)} steps are blank, {sum(blank)} of them marked wrong; they are in no total.")
     if misplaced := sum(row.misplaced for row, _ in items):
         notes.append(f"{misplaced} error indices point past the last step; as in the official code they are left out.")
     if strange := {row.classification for row, _ in items}.difference(

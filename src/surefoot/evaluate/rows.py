@@ -117,15 +117,19 @@ def processbench_rows(records: Iterable[Record], scores: str | None = None) -> I
                 f"label is {label!r}; expected the 0-based index of the first wrong of {len(steps)} steps, or -1."
             )
         name = str(data.get("id", number))
-        correct = data.get("final_answer_correct")
+        generator, correct = data.get("generator"), data.get("final_answer_correct")
+        if generator is not None and not isinstance(generator, str):
+            raise record.wrong(f"generator is {generator!r}; expected text, or null.")
+        if correct is not None and not isinstance(correct, bool):
+            raise record.wrong(f"final_answer_correct is {correct!r}; expected true, false or null.")
         yield ProcessBenchRow(
             id=name,
             split=str(data.get("split") or record.split or _split_of(name)),
             problem=_text(record, "problem", "question"),
             steps=steps,
             label=label,
-            generator=data.get("generator"),
-            answer_correct=None if correct is None else bool(correct),
+            generator=generator,
+            answer_correct=correct,
             scores=_scores(record, scores, len(steps)),
         )
 
@@ -240,10 +244,10 @@ def as_rows(rows: Rows[Row], kind: type[Row], read: Callable[[Iterable[Record]],
 
 
 def without_prefix(step: str) -> str:
-    """The step without `Step 3. ` or `3. ` before it."""
+    """The step without `Step 3. ` or `3. ` before it. A step that is nothing else, such as `30.`, is no prefix."""
     bare = step.strip()
     prefix = _STEP_PREFIX.match(bare)
-    return bare[prefix.end() :] if prefix else bare
+    return (bare[prefix.end() :] if prefix else "") or bare
 
 
 def usual_split(name: str) -> str | None:

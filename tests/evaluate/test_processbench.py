@@ -227,6 +227,22 @@ def test_intervals_hold_the_number_and_narrow() -> None:
     assert ratio == pytest.approx(20**0.5, rel=0.25)
 
 
+@pytest.mark.parametrize(
+    ("hits", "total", "interval"),
+    [
+        (0, 10, (0.0, 0.2775)),  # z^2 / (n + z^2), where draws would all be 0
+        (10, 10, (0.7225, 1.0)),
+        (39, 104, (0.2880, 0.4709)),
+    ],
+)
+def test_a_share_has_wilsons_interval(hits: int, total: int, interval: tuple[float, float]) -> None:
+    rows = [row(0, [0.1 if at < hits else 0.9]) for at in range(total)]
+    result = processbench(None, rows)
+    assert result.splits[0].error.interval == pytest.approx(interval, abs=1e-4)
+    assert result.positions["1"].interval == result.splits[0].error.interval
+    assert processbench(None, rows, draws=0).splits[0].error.interval is None
+
+
 @pytest.mark.parametrize("options", [{"draws": -1}, {"seed": -1}])
 def test_impossible_draws(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
@@ -246,7 +262,12 @@ def test_mappings_do_as_rows() -> None:
     assert "arXiv:2504.00891" in text
     data = json.loads(json.dumps(result.to_dict()))
     assert data["published"]["average"] == 73.5
-    assert data["splits"][0]["error"] == {"value": 1.0, "hits": 1, "total": 1, "interval": [1.0, 1.0]}
+    assert data["splits"][0]["error"] == {
+        "value": 1.0,
+        "hits": 1,
+        "total": 1,
+        "interval": [pytest.approx(0.2065, abs=1e-4), 1.0],
+    }
 
 
 def test_what_is_no_row() -> None:

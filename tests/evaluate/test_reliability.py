@@ -79,6 +79,23 @@ def test_the_interval_is_over_solutions() -> None:
     assert intervals[0] == pytest.approx(intervals[1])
 
 
+@pytest.mark.parametrize("excess", [0.0, 0.03, 0.1])
+def test_the_interval_of_the_ece_holds_the_true_one(excess: float) -> None:
+    """Scores above 0.2 that are too high by so much; the true ECE is that. Of 60 samples nearly all should hold it."""
+    generator = np.random.default_rng(11)
+    held = 0
+    for sample in range(60):
+        scores = generator.uniform(0.2, 1.0, (100, 4))
+        right = generator.random(scores.shape) < scores - excess
+        solutions = [list(zip(*each, strict=True)) for each in zip(scores.tolist(), right.tolist(), strict=True)]
+        found = reliability(solutions, bootstrap=Bootstrap(200, sample))
+        assert found is not None
+        assert found.ece_interval is not None
+        assert found.ece_interval.low <= found.ece <= found.ece_interval.high
+        held += found.ece_interval.low <= excess <= found.ece_interval.high
+    assert held >= 51
+
+
 def test_what_is_no_probability_has_no_curve() -> None:
     assert reliability([[(-0.2, True)]]) is None
     assert reliability([[], []]) is None

@@ -1,13 +1,16 @@
-"""Confidence intervals by bootstrap.
+"""Confidence intervals: by bootstrap, and for a plain share by Wilson's formula.
 
 The rule: what is drawn again, with replacement, is the unit that was sampled once: a solution or a problem, never a
-step. The same seed gives the same interval, and one group's interval does not depend on the other groups.
+step. The same seed gives the same interval, and one group's interval does not depend on the other groups. A share of
+solutions needs no draws, and at 0 or 1 draws would say that nothing is uncertain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
 from typing import NamedTuple
 from zlib import crc32
 
@@ -20,7 +23,7 @@ Numbers = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """The middle share, 95% unless said otherwise, of what the bootstrap draws gave."""
+    """Where the true number lies with a confidence of 95%, unless said otherwise."""
 
     low: float
     high: float
@@ -70,6 +73,17 @@ class Bootstrap:
         edge = (1.0 - self.level) / 2.0
         low, high = np.quantile(known, [edge, 1.0 - edge])
         return Interval(float(low), float(high))
+
+    def share(self, hits: int, total: int) -> Interval | None:
+        """Wilson's interval of `hits` out of `total`; None of nothing, or where no intervals are wanted."""
+        if not total or not self.draws:
+            return None
+        z = NormalDist().inv_cdf((1.0 + self.level) / 2.0)
+        value, spread = hits / total, z * z / total
+        middle = (value + spread / 2.0) / (1.0 + spread)
+        reach = sqrt(spread * (value * (1.0 - value) + spread / 4.0)) / (1.0 + spread)
+        # At 0 and 1 the formula gives these very ends; rounding must not put them beside.
+        return Interval(middle - reach if hits else 0.0, middle + reach if hits < total else 1.0)
 
     def _generator(self, name: str) -> np.random.Generator:
         return np.random.default_rng([self.seed, crc32(name.encode("utf-8", "surrogatepass"))])

@@ -246,8 +246,8 @@ def processbench(
         f1_interval=None if average is None else bootstrap.interval(np.mean(drawn, axis=0)),
         generators=tuple(_by_generator(items, bootstrap)),
         positions=_by_position(items, bootstrap),
-        sneaky_located=_share("located", sneaky, lambda item: item.outcome == "right", bootstrap),
-        sneaky_detected=_share("detected", sneaky, lambda item: item.predicted != -1, bootstrap),
+        sneaky_located=_share(sneaky, lambda item: item.outcome == "right", bootstrap),
+        sneaky_detected=_share(sneaky, lambda item: item.predicted != -1, bootstrap),
         judgements=tuple(items),
         published=published_processbench(name_of(scorer, name)),
         notes=(*notes, *_unscored_notes(items)),
@@ -287,8 +287,8 @@ def _measure(name: str, items: Sequence[Judgement], bootstrap: Bootstrap) -> tup
     correct = ratio(drawn[:, 2], drawn[:, 2] + drawn[:, 3])
     # Where both are 0 so is their harmonic mean; where one is not defined, it is not defined either.
     f1_draws = np.where(error + correct == 0, 0.0, ratio(2 * error * correct, error + correct))
-    first = Share(kinds[0], kinds[0] + kinds[1], bootstrap.interval(error))
-    second = Share(kinds[2], kinds[2] + kinds[3], bootstrap.interval(correct))
+    first = _share_of(kinds[0], kinds[0] + kinds[1], bootstrap)
+    second = _share_of(kinds[2], kinds[2] + kinds[3], bootstrap)
     both = first.value is not None and second.value is not None
     group = GroupResult(
         name=name,
@@ -312,15 +312,17 @@ def _by_position(items: Sequence[Judgement], bootstrap: Bootstrap) -> dict[str, 
     for name, first, last in POSITIONS:
         there = [item for item in items if first <= item.row.label and (last is None or item.row.label <= last)]
         if there:
-            found[name] = _share(f"position {name}", there, lambda item: item.outcome == "right", bootstrap)
+            found[name] = _share(there, lambda item: item.outcome == "right", bootstrap)
     return found
 
 
-def _share(name: str, items: Sequence[Judgement], hit: Callable[[Judgement], bool], bootstrap: Bootstrap) -> Share:
+def _share(items: Sequence[Judgement], hit: Callable[[Judgement], bool], bootstrap: Bootstrap) -> Share:
     known = [item for item in items if item.outcome is not None]
-    hits = sum(map(hit, known))
-    drawn = bootstrap.tallies(name, (hits, len(known) - hits))
-    return Share(hits, len(known), bootstrap.interval(ratio(drawn[:, 0], drawn.sum(axis=1))))
+    return _share_of(sum(map(hit, known)), len(known), bootstrap)
+
+
+def _share_of(hits: int, total: int, bootstrap: Bootstrap) -> Share:
+    return Share(hits, total, bootstrap.share(hits, total))
 
 
 def _unscored_notes(items: Sequence[Judgement]) -> Iterable[str]:

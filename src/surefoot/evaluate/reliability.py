@@ -97,10 +97,10 @@ def reliability(
     table = np.zeros((len(solutions), 3, counts))
     for row, values in enumerate((np.ones_like(scores), scores, right)):
         np.add.at(table[:, row], (owner, place), values)
-    draws = bootstrap or Bootstrap(0)
+    draws, whole = bootstrap or Bootstrap(0), table.sum(axis=0)
     drawn = draws.sums("reliability", table.reshape(len(solutions), -1)).reshape(-1, 3, counts)
     shares = ratio(drawn[:, 2], drawn[:, 0])
-    count, score, hits = table.sum(axis=0)
+    count, score, hits = whole
     return Reliability(
         bins=tuple(
             Bin(
@@ -114,8 +114,8 @@ def reliability(
             for at in range(counts)
         ),
         kind=kind,
-        ece=float(_ece(table.sum(axis=0)[None])[0]),
-        ece_interval=draws.interval(_ece(drawn)) if draws.draws else None,
+        ece=float(np.abs(_gaps(whole[None])).sum()),
+        ece_interval=_ece_interval(_gaps(whole[None])[0], _gaps(drawn), draws) if draws.draws else None,
         log_loss=log_loss(scores, right),
         steps=len(scores),
         solutions=len(solutions),
@@ -137,7 +137,23 @@ def _edges(scores: Numbers, bins: int, kind: BinKind) -> Numbers:
     return np.unique(np.concatenate([[0.0], inner, [1.0]]))
 
 
-def _ece(sums: Numbers) -> Numbers:
-    """For every draw: sum over bins of |sum of scores - right ones|, by steps."""
-    distance: Numbers = np.abs(sums[:, 1] - sums[:, 2]).sum(axis=1)
-    return ratio(distance, sums[:, 0].sum(axis=1))
+def _gaps(sums: Numbers) -> Numbers:
+    """For every draw and bin: the sum of scores less the right ones, by all steps. The ECE sums their sizes."""
+    gaps: Numbers = (sums[:, 1] - sums[:, 2]) / sums[:, 0].sum(axis=1, keepdims=True)
+    return gaps
+
+
+def _ece_interval(gaps: Numbers, drawn: Numbers, draws: Bootstrap) -> Interval | None:
+    """An interval that holds the true ECE about as often as it says.
+
+    Noise adds to an ECE and never cancels, and a draw has the noise twice: so the middle of the draws alone lies too
+    high, and never holds the 0 of perfect scores. Therefore it is mirrored at the estimate too, and both are covered;
+    and where the gaps are no larger than noise, perfect scores are not refuted and 0 is in it.
+    """
+    ece = float(np.abs(gaps).sum())
+    middle = draws.interval(np.abs(drawn).sum(axis=1))
+    if middle is None:
+        return None
+    noise = float(np.quantile(np.abs(drawn - gaps).sum(axis=1), draws.level))
+    low = 0.0 if ece <= noise else min(middle.low, 2.0 * ece - middle.high)
+    return Interval(max(low, 0.0), min(max(middle.high, 2.0 * ece - middle.low), 1.0))

@@ -136,7 +136,14 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
         head.append("published F1")
         cells = [published.cell(split.name) for split in result.splits]
         rows = [[*row, DASH if cell is None else f"{cell[2]:.1f}"] for row, cell in zip(rows, cells, strict=True)]
-    panels = [Panel("Splits", "95% intervals by bootstrap over solutions.", table=Table(head, rows), wide=True)]
+    panels = [
+        Panel(
+            "Splits",
+            "95% intervals: Wilson's for shares, for F1 by bootstrap over solutions.",
+            table=Table(head, rows),
+            wide=True,
+        )
+    ]
     if result.generators:
         rows = [_row(group) for group in result.generators]
         panels.append(

@@ -1,6 +1,7 @@
 """`surefoot calibrate`: fits a calibration from the command line.
 
-The rule: as for `surefoot eval`, data are read before the model is loaded, and scores are kept in the score cache.
+The rule: as for `surefoot eval`, a wrong call is refused before the model is loaded, and scores are kept in the score
+cache.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ ABOUT = (
 
 def _run(options: argparse.Namespace) -> int:
     from surefoot.evaluate import calibrate, read_labelled
+    from surefoot.evaluate.calibrate import check_folds
+    from surefoot.evaluate.place import check_place
 
     check_shared_options(options)
+    check_place("calibration", options.out)
+    check_folds(options.folds)
     if options.no_bias and options.method != "temperature":
         raise OptionError("--no-bias goes with --method temperature.")
     rows = [row for place in options.data for row in read_labelled(place, scores=options.scores)]

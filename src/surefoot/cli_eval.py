@@ -1,7 +1,8 @@
 """`surefoot eval`: a benchmark from the command line.
 
-The rule: data are read before the model is loaded, so that a wrong call is refused at once. Scores are kept in the
-score cache unless told otherwise, so that a second call, or one after a crash, computes only what is missing.
+The rule: options are checked, data read and the cache opened before the model is loaded, so that a wrong call is
+refused at once. Scores are kept in the score cache unless told otherwise, so that a second call, or one after a crash,
+computes only what is missing. What goes to a file is written before anything is printed: a reader may go away.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ def _numbers(text: str) -> list[int]:
 
 
 def check_shared_options(options: argparse.Namespace) -> None:
-    """Refuses what contradicts itself."""
+    """Refuses what contradicts itself, and draws that cannot be made."""
+    from surefoot.evaluate.interval import Bootstrap
+
+    Bootstrap(options.draws, options.seed)
     if (options.model is None) == (options.scores is None):
         raise OptionError("Give either --model, or --scores with the field that holds step scores.")
     if options.cache is not None and options.no_cache:
@@ -98,12 +102,12 @@ def _run(options: argparse.Namespace) -> int:
 
         prepare_report(options.report)
     result, complete = options.measure(options)
-    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else result)
     if options.report is not None:
         from surefoot.evaluate import report
 
         report(result, options.report)
         print(f"surefoot: the report is in {options.report}", file=sys.stderr)
+    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else result)
     return DONE if complete else UNSCORED
 
 
@@ -129,20 +133,21 @@ def _prmbench(options: argparse.Namespace) -> tuple[Any, bool]:
 
 def _best_of_n(options: argparse.Namespace) -> tuple[Any, bool]:
     from surefoot.evaluate import best_of_n, read_rollouts
+    from surefoot.evaluate.best_of_n import check_sizes
 
+    check_sizes(options.n)
     rows = read_rollouts(options.data, scores=options.scores)
     result = measure(options, best_of_n, rows, ns=options.n, correct_by=options.correct_by, timeout=options.timeout)
     return result, not (result.unscored or result.undecided)
 
 
 def measure(options: argparse.Namespace, benchmark: Callable[..., Any], rows: list[Any], **settings: Any) -> Any:
-    """Loads the model, opens the score cache, and calls a function of `surefoot.evaluate` with both."""
+    """Opens the score cache, loads the model, and calls a function of `surefoot.evaluate` with both."""
     if not rows:
         raise InputError(f"{options.data} holds no row.")
-    scorer = None if options.model is None else load_model(options)
     with _cache(options) as cache:
         return benchmark(
-            scorer,
+            None if options.model is None else load_model(options),
             rows,
             **settings,
             seed=options.seed,

@@ -21,6 +21,7 @@ import surefoot
 from surefoot import evaluate
 from surefoot.cli import main
 from surefoot.engine.runner import Runner
+from surefoot.errors import InputError
 from surefoot.prompt import Prompt
 from surefoot.score_cache import ScoreCache
 
@@ -246,11 +247,53 @@ def test_best_of_n_from_ready_made_scores(tmp_path: Path, capsys: pytest.Capture
         (["--model", "m", "--tune-on", "omnimath"], "no such split is read"),
         (["--scores", "nothing"], "line 1: expected `nothing` as a list of numbers"),
         (["--model", "no model"], "neither a folder here nor a hub id"),
+        (["--model", "no model", "--draws", "-1"], "draws=-1 cannot be made"),
+        (["--model", "no model", "--seed", "-1"], "seed=-1 is below 0"),
+        (["--model", "no model", "--cache", "."], "The score cache . is a folder"),
     ],
 )
 def test_wrong_calls(data: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", "processbench", "--data", str(data), *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_wrong_numbers_and_places_are_refused_before_the_model(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = jsonl(tmp_path / "x.jsonl", [{"question": "q", "steps": ["a"], "ground_truth": "4"}])
+    assert main(["eval", "best-of-n", "--data", str(rows), "--model", "no model", "--n", "0,1"]) == 2
+    assert "ns=[0, 1] cannot be chosen from" in capsys.readouterr().err
+    call = ["calibrate", "--data", str(data), "--model", "no model"]
+    assert main([*call, "--folds", "1"]) == 2
+    assert "folds=1 leave nothing" in capsys.readouterr().err
+    assert main([*call, "--out", str(tmp_path / "no" / "c.json")]) == 2
+    assert "The calibration cannot be written to" in capsys.readouterr().err
+    assert main([*call, "--out", str(tmp_path)]) == 2
+    assert "is a folder. Name a file in it" in capsys.readouterr().err
+
+
+def test_rollouts_that_do_not_fit_are_refused_before_scoring(
+    scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted(monkeypatch)
+    rows = [{"question": "q", "steps": ["a"], "ground_truth": answer} for answer in ("4", "5")]
+    with pytest.raises(InputError, match="have different right answers"):
+        evaluate.best_of_n(scorer, rows)
+    assert counted.prompts == 0
+
+
+def test_a_reader_that_goes_away_takes_no_report_with_it(tmp_path: Path) -> None:
+    scored = [row | {"mine": [0.5] * len(row["steps"])} for row in bench_rows(4)]
+    file = jsonl(tmp_path / "x.jsonl", scored)
+    call = ["eval", "processbench", "--data", str(file), "--scores", "mine", "--report", str(tmp_path / "x.html")]
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    try:
+        subprocess.run([sys.executable, "-m", "surefoot.cli", *call], stdout=writer, env=environment, check=True)
+    finally:
+        os.close(writer)
+    assert (tmp_path / "x.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_a_damaged_cache_is_a_wrong_call(

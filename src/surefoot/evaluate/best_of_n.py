@@ -160,6 +160,9 @@ def best_of_n(
     rules = [rule for rule in RULES if probabilities or rule not in FOR_PROBABILITIES]
     together = [row for group in groups.values() for row in group]
     sizes = _sizes(ns, groups)
+    # Before the scores: what is refused here is then refused before hours of scoring.
+    book = AnswerBook(timeout)
+    judged_groups = [(group, _verdicts(group, correct_by, book)) for group in groups.values()]
     found = iter(
         score_rows(
             scorer,
@@ -169,12 +172,10 @@ def best_of_n(
             progress=progress,
         )
     )
-    book = AnswerBook(timeout)
     pools, candidates, unscored, undecided = [], [], 0, 0
-    for group in groups.values():
+    for group, verdicts in judged_groups:
         scored = [next(found) for _ in group]
         values = [_values(row, each, rules) for row, each in zip(group, scored, strict=True)]
-        verdicts = _verdicts(group, correct_by, book)
         pool = _pool(values, verdicts, rules)
         candidates += [
             Candidate(row, each.scores, numbers, correct, each.reason)
@@ -207,10 +208,15 @@ def best_of_n(
     )
 
 
+def check_sizes(ns: Sequence[int] | None) -> None:
+    """Refuses numbers of solutions that cannot be drawn."""
+    if ns is not None and (not ns or min(ns) < 1):
+        raise OptionError(f"ns={list(ns)} cannot be chosen from. Give numbers above 0.")
+
+
 def _sizes(ns: Sequence[int] | None, groups: Mapping[str, Sequence[Rollout]]) -> tuple[int, ...]:
+    check_sizes(ns)
     if ns is not None:
-        if not ns or min(ns) < 1:
-            raise OptionError(f"ns={list(ns)} cannot be chosen from. Give numbers above 0.")
         return tuple(sorted(set(ns)))
     usual, _ = max(Counter(map(len, groups.values())).items(), key=lambda item: (item[1], item[0]))
     powers = [2**power for power in range(usual.bit_length())]

@@ -85,8 +85,7 @@ def calibrate(
     options are those of `processbench`.
     """
     bootstrap = Bootstrap(draws, seed)
-    if folds < 2:
-        raise OptionError(f"folds={folds} leave nothing to measure on. Give 2 or more.")
+    check_folds(folds)
     if scorer is not None and scorer.calibration is not None:
         raise OptionError("This model is loaded with a calibration. Load it without one to fit another.")
     asked = as_rows(rows, ProcessBenchRow, partial(labelled_rows, scores=scores if scorer is None else None))
@@ -117,6 +116,12 @@ def calibrate(
         unscored=unscored,
         notes=tuple(notes),
     )
+
+
+def check_folds(folds: int) -> None:
+    """Refuses what cannot be cross-validated."""
+    if folds < 2:
+        raise OptionError(f"folds={folds} leave nothing to measure on. Give 2 or more.")
 
 
 def _fit(solutions: Sequence[Sequence[Known]], method: Method, bias: bool) -> Map:

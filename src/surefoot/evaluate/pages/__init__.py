@@ -9,6 +9,7 @@ from pathlib import Path
 
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.best_of_n import BestOfNResult
+from surefoot.evaluate.place import check_place
 from surefoot.evaluate.prmbench import PRMBenchResult
 from surefoot.evaluate.processbench import ProcessBenchResult
 
@@ -44,8 +45,4 @@ def prepare_report(path: str | Path) -> None:
     from surefoot.evaluate.pages.figures import require
 
     require()
-    place = Path(path)
-    if place.is_dir():
-        raise OptionError(f"The report {place} is a folder. Name a file in it.")
-    if not place.parent.is_dir():
-        raise OptionError(f"The report cannot be written to {place}: there is no folder {place.parent}.")
+    check_place("report", path)

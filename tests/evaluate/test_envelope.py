@@ -22,6 +22,7 @@ def test_common_things_have_common_names() -> None:
     common = {
         "benchmark",
         "model",
+        "scale",
         "calibration",
         "threshold",
         "solutions",

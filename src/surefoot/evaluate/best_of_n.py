@@ -25,9 +25,10 @@ from surefoot.evaluate.envelope import envelope
 from surefoot.evaluate.interval import Bootstrap, Interval, Numbers
 from surefoot.evaluate.reliability import are_probabilities
 from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
-from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_rows
+from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, scale_of, score_rows
 
 if TYPE_CHECKING:
+    from surefoot.result import Scale
     from surefoot.score_cache import ScoreCache
     from surefoot.scorer import Scorer
 
@@ -97,12 +98,15 @@ class BestOfNResult:
     """Every solution, those left out among them."""
     calibration: str | None = None
     """What the scores were calibrated with."""
+    scale: Scale = "probability"
+    """What the scores are; ready-made ones are taken for probabilities."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         common = envelope(
             "best-of-n",
             self.model,
+            scale=self.scale,
             calibration=self.calibration,
             solutions=self.solutions,
             unscored=self.unscored,
@@ -205,6 +209,7 @@ def best_of_n(
         ),
         candidates=tuple(candidates),
         calibration=calibration_of(scorer),
+        scale=scale_of(scorer),
     )
 
 

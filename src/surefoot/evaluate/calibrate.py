@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surefoot.calibration import Calibration, FittedOn, Map, Method
+from surefoot.calibration import SCALE, Calibration, FittedOn, Map, Method
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.fit import fit
 from surefoot.evaluate.interval import Bootstrap
 from surefoot.evaluate.reliability import BinKind, Known, Reliability, are_probabilities, known_steps, reliability
 from surefoot.evaluate.rows import ProcessBenchRow, Rows, as_rows, labelled_rows
-from surefoot.evaluate.scoring import name_of, score_labelled
+from surefoot.evaluate.scoring import name_of, scale_of, score_labelled
 
 if TYPE_CHECKING:
     from surefoot.score_cache import ScoreCache
@@ -88,6 +88,10 @@ def calibrate(
     check_folds(folds)
     if scorer is not None and scorer.calibration is not None:
         raise OptionError("This model is loaded with a calibration. Load it without one to fit another.")
+    if (scale := scale_of(scorer)) != SCALE:
+        raise InputError(
+            f"The scores of {name_of(scorer, name)} are on the scale {scale!r}. Only probabilities can be calibrated."
+        )
     asked = as_rows(rows, ProcessBenchRow, partial(labelled_rows, scores=scores if scorer is None else None))
     found = score_labelled(scorer, asked, cache=cache, progress=progress)
     known = [known_steps(row.steps, each.scores, row.label) for row, each in zip(asked, found, strict=True)]

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surefoot.evaluate.reliability import Reliability
+    from surefoot.result import Scale
 
 
 def envelope(
     benchmark: str,
     model: str,
     *,
+    scale: Scale,
     calibration: str | None,
     solutions: int,
     unscored: int,
@@ -29,6 +31,7 @@ def envelope(
     return {
         "benchmark": benchmark,
         "model": model,
+        "scale": scale,
         "calibration": calibration,
         "threshold": threshold,
         "solutions": solutions,

@@ -20,9 +20,10 @@ from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedPRMBench, published_prmbench
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import TWIN, PRMBenchRow, Rows, as_rows, prmbench_rows
-from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, score_labelled, threshold_of
+from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, scale_of, score_labelled, threshold_of
 
 if TYPE_CHECKING:
+    from surefoot.result import Scale
     from surefoot.score_cache import ScoreCache
     from surefoot.scorer import Scorer
 
@@ -130,6 +131,8 @@ class PRMBenchResult:
     """Over steps up to the first error, twins included; None when the scores are no probabilities."""
     calibration: str | None = None
     """What the scores were calibrated with."""
+    scale: Scale = "probability"
+    """What the scores are; ready-made ones are taken for probabilities."""
 
     @property
     def unscored(self) -> int:
@@ -146,6 +149,7 @@ class PRMBenchResult:
         common = envelope(
             "prmbench",
             self.model,
+            scale=self.scale,
             calibration=self.calibration,
             threshold=self.threshold,
             solutions=len(self.items),
@@ -212,8 +216,11 @@ def prmbench(
         reliability=reliability(
             [known_steps(row.steps, each.scores, min(row.errors, default=-1)) for row, each in items],
             bootstrap=bootstrap,
-        ),
+        )
+        if scale_of(scorer) == "probability"
+        else None,
         calibration=calibration_of(scorer),
+        scale=scale_of(scorer),
     )
 
 

@@ -21,10 +21,11 @@ from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedProcessBench, published_processbench
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, as_rows, processbench_rows, usual_split
-from surefoot.evaluate.scoring import calibration_of, judged, name_of, score_labelled, threshold_of
+from surefoot.evaluate.scoring import calibration_of, judged, name_of, scale_of, score_labelled, threshold_of
 from surefoot.threshold import Case, Stretch, best_threshold, harmonic_mean, sweep
 
 if TYPE_CHECKING:
+    from surefoot.result import Scale
     from surefoot.score_cache import ScoreCache
     from surefoot.scorer import Scorer
 
@@ -142,6 +143,8 @@ class ProcessBenchResult:
     """Over steps up to the first error; None without any, or when the scores are no probabilities."""
     calibration: str | None = None
     """What the scores were calibrated with."""
+    scale: Scale = "probability"
+    """What the scores are; ready-made ones are taken for probabilities."""
 
     @property
     def unscored(self) -> int:
@@ -164,6 +167,7 @@ class ProcessBenchResult:
         common = envelope(
             "processbench",
             self.model,
+            scale=self.scale,
             calibration=self.calibration,
             threshold=self.threshold,
             solutions=len(self.judgements),
@@ -253,8 +257,11 @@ def processbench(
         notes=(*notes, *_unscored_notes(items)),
         reliability=reliability(
             [known_steps(item.row.steps, item.scores, item.row.label) for item in items], bootstrap=bootstrap
-        ),
+        )
+        if scale_of(scorer) == "probability"
+        else None,
         calibration=calibration_of(scorer),
+        scale=scale_of(scorer),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from surefoot.errors import InputError
-from surefoot.result import NATURAL_THRESHOLDS
+from surefoot.result import NATURAL_THRESHOLDS, Scale
 
 if TYPE_CHECKING:
     from surefoot.evaluate.rows import PRMBenchRow, ProcessBenchRow
@@ -39,11 +39,14 @@ def calibration_of(scorer: Scorer | None) -> str | None:
     return None if scorer is None or scorer.calibration is None else scorer.calibration.name
 
 
+def scale_of(scorer: Scorer | None) -> Scale:
+    """What the scores are; ready-made ones are taken for probabilities."""
+    return "probability" if scorer is None else scorer.scale
+
+
 def threshold_of(scorer: Scorer | None, threshold: float | None) -> float:
-    """The threshold given, or the natural one of the model's scale; ready-made scores are taken for probabilities."""
-    if threshold is not None:
-        return threshold
-    return NATURAL_THRESHOLDS["probability" if scorer is None else scorer.scale]
+    """The threshold given, or the natural one of the scale."""
+    return NATURAL_THRESHOLDS[scale_of(scorer)] if threshold is None else threshold
 
 
 def score_rows(

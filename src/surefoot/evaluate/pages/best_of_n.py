@@ -11,6 +11,7 @@ from surefoot.evaluate.pages import figures
 from surefoot.evaluate.pages.content import Card, Content, Entry, Panel, Table, card
 from surefoot.evaluate.tables import curve_rows, model_of
 from surefoot.markup import ShownStep, classed, escape, steps_html
+from surefoot.result import Scale
 from surefoot.split import split
 
 KINDS = (
@@ -53,7 +54,7 @@ def content(result: BestOfNResult) -> Content:
         noun="problems",
         kinds=KINDS,
         group_name="",
-        entries=[entry(group, rule) for group in groups.values()],
+        entries=[entry(group, rule, result.scale) for group in groups.values()],
         notes=result.notes,
     )
 
@@ -104,7 +105,7 @@ def _histogram(result: BestOfNResult, rule: str) -> list[Panel]:
     ]
 
 
-def entry(group: list[Candidate], rule: str) -> Entry:
+def entry(group: list[Candidate], rule: str, scale: Scale) -> Entry:
     """One problem of the list."""
     ranked = [(each.values[rule], each) for each in group if each.values is not None and each.correct is not None]
     ranked.sort(key=lambda pair: -pair[0])
@@ -130,7 +131,7 @@ def entry(group: list[Candidate], rule: str) -> Entry:
         html=(
             f"<header><span{classed('badge', f'k-{kind}')}>{escape(NAMES[kind])}</span>"
             f"<span{classed('id')}>{escape(facts)}</span></header><p{classed('problem')}>{escape(row.problem)}</p>"
-            + "".join(_candidate(*each, rule) for each in shown)
+            + "".join(_candidate(*each, rule, scale) for each in shown)
         ),
         kind=kind,
         group="",
@@ -139,14 +140,15 @@ def entry(group: list[Candidate], rule: str) -> Entry:
     )
 
 
-def _candidate(role: str, value: float | None, candidate: Candidate, rule: str) -> str:
+def _candidate(role: str, value: float | None, candidate: Candidate, rule: str, scale: Scale) -> str:
     title = [role]
     if value is not None:
         title.append(f"{rule.replace('_', ' ')} {value:.3f}")
     title.append(f"answer {candidate.row.answer or 'none'}")
     title.append({True: "right", False: "wrong", None: "not decided"}[candidate.correct])
     reason = "" if candidate.reason is None else f"<p{classed('why')}>{escape(candidate.reason)}</p>"
-    return f"<p{classed('role')}>{escape(' · '.join(title))}</p>{steps_html(_steps(candidate), classed)}{reason}"
+    steps = steps_html(_steps(candidate), classed, scale)
+    return f"<p{classed('role')}>{escape(' · '.join(title))}</p>{steps}{reason}"
 
 
 def _steps(candidate: Candidate) -> list[ShownStep]:

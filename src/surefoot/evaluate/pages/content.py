@@ -14,15 +14,21 @@ from surefoot.evaluate.interval import Interval
 from surefoot.evaluate.pages import figures
 from surefoot.evaluate.reliability import Reliability
 from surefoot.evaluate.tables import percent, reliability_rows
+from surefoot.result import Scale
 
 KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))
 """What a labelled solution may turn out to be: the filters of the page."""
 
 
-def thresholds(scores: Iterable[float], points: int) -> list[float]:
-    """Where a curve over thresholds is drawn: from 0 to 1, and further where scores lie further."""
-    seen = [0.0, 1.0, *scores]
+def thresholds(scores: Iterable[float], points: int, scale: Scale, used: float) -> list[float]:
+    """Where a curve over thresholds is drawn.
+
+    For probabilities from 0 to 1, and further where scores lie further; else over the scores and the threshold used.
+    """
+    seen = [*((0.0, 1.0) if scale == "probability" else (used,)), *scores]
     low, high = min(seen), max(seen)
+    if low == high:
+        high = low + 1.0
     return [low + (high - low) * at / points for at in range(points + 1)]
 
 

@@ -26,6 +26,7 @@ from surefoot.evaluate.rows import TWIN, PRMBenchRow
 from surefoot.evaluate.scoring import Scored, judged
 from surefoot.evaluate.tables import class_rows, model_of
 from surefoot.markup import ShownStep, classed, escape, steps_html
+from surefoot.result import Scale
 
 NAMES = {"missed": "error missed", "alarm": "false alarm", "right": "right", "unscored": "unscored"}
 POINTS = 200
@@ -46,7 +47,7 @@ def content(result: PRMBenchResult) -> Content:
         noun="solutions",
         kinds=KINDS,
         group_name="class",
-        entries=[entry(row, scored, result.threshold) for row, scored in result.items],
+        entries=[entry(row, scored, result.threshold, result.scale) for row, scored in result.items],
         notes=result.notes,
         source="" if published is None else f"Published: {published.model}, {published.source}.",
     )
@@ -79,7 +80,7 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
         return []
     right = np.sort([score for score, is_right in decided if is_right])
     wrong = np.sort([score for score, is_right in decided if not is_right])
-    places = thresholds((score for score, _ in decided), POINTS)
+    places = thresholds((score for score, _ in decided), POINTS, result.scale, result.threshold)
     met = []
     for place in places:
         above, passed = (len(each) - int(np.searchsorted(each, place, side="right")) for each in (right, wrong))
@@ -130,8 +131,8 @@ def _kind(row: PRMBenchRow, scored: Scored, threshold: float) -> tuple[str, floa
     if has_gap(row, scored):
         return "unscored", -1.0
     pairs = [(score, at in row.errors) for at, score in judged(row.steps, scored.scores) if score is not None]
-    missed = [score for score, wrong in pairs if wrong and score > threshold]
-    alarms = [1.0 - score for score, wrong in pairs if not wrong and score <= threshold]
+    missed = [score - threshold for score, wrong in pairs if wrong and score > threshold]
+    alarms = [threshold - score for score, wrong in pairs if not wrong and score <= threshold]
     if missed:
         return "missed", 1.0 + max(missed)
     if alarms:
@@ -139,7 +140,7 @@ def _kind(row: PRMBenchRow, scored: Scored, threshold: float) -> tuple[str, floa
     return "right", 0.0
 
 
-def entry(row: PRMBenchRow, scored: Scored, threshold: float) -> Entry:
+def entry(row: PRMBenchRow, scored: Scored, threshold: float, scale: Scale) -> Entry:
     """One solution of the list."""
     kind, badness = _kind(row, scored, threshold)
     steps = [
@@ -157,7 +158,7 @@ def entry(row: PRMBenchRow, scored: Scored, threshold: float) -> Entry:
         html=(
             f"<header><span{classed('badge', f'k-{kind}')}>{escape(NAMES[kind])}</span>"
             f"<span{classed('id')}>{escape(f'{row.classification} · {row.id}')}</span></header>"
-            f"<p{classed('problem')}>{escape(row.problem)}</p>{steps_html(steps, classed)}{reason}"
+            f"<p{classed('problem')}>{escape(row.problem)}</p>{steps_html(steps, classed, scale)}{reason}"
         ),
         kind=kind,
         group=row.classification,

@@ -27,6 +27,7 @@ from surefoot.evaluate.reliability import known_steps
 from surefoot.evaluate.scoring import judged
 from surefoot.evaluate.tables import DASH, model_of, percent
 from surefoot.markup import ShownStep, classed, escape, steps_html
+from surefoot.result import Scale
 
 KIND_OF = {"missed": "missed", "late": "missed", "false_alarm": "alarm", "early": "alarm", "right": "right"}
 OUTCOMES = {
@@ -55,7 +56,7 @@ def content(result: ProcessBenchResult) -> Content:
         noun="solutions",
         kinds=KINDS,
         group_name="generator",
-        entries=[entry(item) for item in result.judgements],
+        entries=[entry(item, result.scale) for item in result.judgements],
         notes=result.notes,
         source="" if published is None else f"Published: {published.model}, {published.source}.",
     )
@@ -85,7 +86,8 @@ def _sweep(result: ProcessBenchResult) -> list[Panel]:
     stretches = result.sweep()
     if not stretches:
         return []
-    places = thresholds((score for item in result.judgements for score in item.scores if score is not None), POINTS)
+    scores = (score for item in result.judgements for score in item.scores if score is not None)
+    places = thresholds(scores, POINTS, result.scale, result.threshold)
     starts = [stretch.low for stretch in stretches]
     met = [stretches[max(0, bisect_right(starts, place) - 1)] for place in places]
     drawn = [
@@ -186,7 +188,7 @@ def _share(name: str, share: Share) -> list[str]:
     return [name, percent(share.value, share.interval), f"{share.total:,}"]
 
 
-def entry(item: Judgement) -> Entry:
+def entry(item: Judgement, scale: Scale) -> Entry:
     """One solution of the list."""
     row, outcome, predicted = item.row, item.outcome, item.predicted
     blank = {at for at, step in enumerate(row.steps) if not step.strip()}
@@ -212,7 +214,7 @@ def entry(item: Judgement) -> Entry:
         html=(
             f"<header><span{classed('badge', f'k-{kind}')}>{escape(OUTCOMES.get(outcome or '', 'unscored'))}</span>"
             f"<span{classed('id')}>{escape(' · '.join(facts))}</span><span{classed('verdict')}>{escape(verdict)}</span>"
-            f"</header><p{classed('problem')}>{escape(row.problem)}</p>{steps_html(steps, classed)}{reason}"
+            f"</header><p{classed('problem')}>{escape(row.problem)}</p>{steps_html(steps, classed, scale)}{reason}"
         ),
         kind=kind,
         group=row.generator or "",
@@ -228,7 +230,7 @@ def _badness(item: Judgement) -> float:
     if outcome is None:
         return -1.0
     if outcome in ("missed", "late"):
-        return 1.0 + known.get(label, 0.0)  # a label may point at a blank step
+        return 1.0 + known.get(label, item.threshold) - item.threshold  # a label may point at a blank step
     if outcome in ("early", "false_alarm"):
-        return 2.0 - (known[predicted] if predicted is not None else 1.0)
+        return 1.0 + item.threshold - (known[predicted] if predicted is not None else item.threshold)
     return 1.0 / (1.0 + min(abs(score - item.threshold) for score in known.values()))

@@ -1,7 +1,7 @@
 """A scored solution as a person sees it in a terminal.
 
 The rule: one line a step, with a bar as long as its score, and the first error marked. Colour only where it is wanted:
-never into a file or a pipe, never when NO_COLOR is set.
+never into a file or a pipe, never when NO_COLOR is set. What comes from data is shown through `printable`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ def paint(text: str, code: str, colour: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
 
+def printable(text: str) -> str:
+    """The text in one line, with a dot for every escape code and other character that a terminal would act on."""
+    return "".join(char if char.isprintable() else "·" for char in text)
+
+
 def show(
     result: SolutionScore, *, threshold: float | None = None, colour: bool = False, width: int | None = None
 ) -> str:
@@ -39,7 +44,7 @@ def show(
         for number, step in enumerate(result.steps)
     ]
     lines.append(_summary(result, threshold, colour))
-    lines += [paint(f"note: {text}", YELLOW, colour) for text in notes_of(result)]
+    lines += [paint(f"note: {printable(text)}", YELLOW, colour) for text in notes_of(result)]
     return "\n".join(lines)
 
 
@@ -60,8 +65,7 @@ def _step_line(
     if step.spread is not None:
         gauge += f" ±{step.spread:.3f}"
     head = f"{number + 1:>3} {mark} {gauge}  "
-    # What a model wrote may hold escape codes; they are shown as a dot and never reach the terminal.
-    text = "".join(char if char.isprintable() else "·" for char in " ".join(step.text.split()))
+    text = printable(" ".join(step.text.split()))
     room = max(20, width - len(head))
     if len(text) > room:
         text = text[: room - 1] + "…"

@@ -1,6 +1,7 @@
 """Results as a person reads them in a terminal.
 
 The rule: percentages with one digit, a dash for what is not defined, intervals in brackets, and every note in full.
+Names come from data, and no escape code in them reaches the terminal.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from surefoot.calibration import Logistic
 from surefoot.evaluate.interval import Interval
+from surefoot.terminal import printable
 
 if TYPE_CHECKING:
     from surefoot.evaluate.best_of_n import BestOfNResult, Curve
@@ -34,14 +36,15 @@ def percent(value: float | None, interval: Interval | None = None) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as they need to be: the first to the left, the others to the right."""
-    everything = [head, *rows]
+    everything = [[printable(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[column]) for row in everything) for column in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
         first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         return "  ".join([row[0].ljust(len(first)), *rest]).rstrip()
 
-    return "\n".join([line(head), "  ".join("-" * width for width in widths), *map(line, rows)])
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(everything[0]), rule, *map(line, everything[1:])])
 
 
 def model_of(result: ProcessBenchResult | PRMBenchResult | BestOfNResult) -> str:
@@ -193,4 +196,6 @@ def _curve(name: str, curve: Curve) -> list[str]:
 
 
 def _join(parts: Sequence[str], notes: Sequence[str]) -> str:
-    return "\n\n".join([*parts, *(["\n".join(f"note: {note}" for note in notes)] if notes else [])])
+    # A part may be a table, so its line breaks stay.
+    shown = ["\n".join(map(printable, part.split("\n"))) for part in parts]
+    return "\n\n".join([*shown, *(["\n".join(f"note: {printable(note)}" for note in notes)] if notes else [])])

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import io
+import gzip
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 import surefoot
 from surefoot.cli import main
+from surefoot.cli_score import BATCH
 from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.terminal import show
 
 QUESTION = "Tom has 3 bags of 4 apples. How many apples?"
 SOLUTION = "Step 1: There are 3 bags.\nStep 2: 3 * 4 = 12.\nFinal Answer: 12"
+
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""So that what is not flushed is not there."""
 
 
 def jsonl(path: Path, *rows: object) -> str:
@@ -60,32 +68,125 @@ def test_a_file_in_order_with_its_bad_lines(
         {"question": 3, "solution": "x"},
         {"question": QUESTION, "steps": [1]},
         {"question": QUESTION, "solution": ""},
+        '{"question": "\\ud800", "solution": "s"}\n',
     )
     assert main(["score", file, "--model", str(checkpoint), "--json"]) == 1
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(rows) == 7
+    assert len(rows) == 8
     assert rows[0]["mean"] == pytest.approx(scorer.score(QUESTION, SOLUTION).mean, abs=1e-5)
-    assert rows[1]["line"] == 2
-    assert "Expecting value" in rows[1]["error"]
     assert rows[2]["steps"][0]["text"] == "3 * 4 = 12."
-    assert [row.get("error") for row in rows[3:6]] == [
-        "expected `solution` as text, or `steps` as a list of texts",
-        "expected an object with `question` as text",
-        "expected `solution` as text, or `steps` as a list of texts",
+    assert [row["reason"] for row in rows] == [
+        None,
+        "Line 2 is not JSON: Expecting value: line 1 column 1 (char 0)",
+        None,
+        "Line 5: expected `solution` as text, or `steps` as a list of texts",
+        "Line 6: expected an object with `question` as text",
+        "Line 7: expected `solution` as text, or `steps` as a list of texts",
+        "The solution has no steps.",
+        rows[7]["reason"],
     ]
-    assert rows[6]["reason"] == "The solution has no steps."
+    assert rows[7]["reason"].startswith("Line 9: The question of item 9 holds half of a surrogate pair")
+    found = [surefoot.SolutionScore.from_dict(row) for row in rows]
+    assert {frozenset(row) for row in rows} == {frozenset(rows[0])}
+    assert [result.status == "scored" for result in found] == [row["reason"] is None for row in rows]
+    assert main(["score", file, "--model", str(checkpoint)]) == 1
+    shown = capsys.readouterr().out
+    assert "line 2\nmean none  min none  final none  product none  first error unknown\nnote: Line 2 is not" in shown
 
 
-def test_standard_input(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    row = json.dumps({"question": QUESTION, "solution": SOLUTION})
-    monkeypatch.setattr(sys, "stdin", piped(row + "\n" + row))
-    assert main(["score", "-", "--model", str(checkpoint)]) == 0
+def test_gzipped_files_and_lists_are_read_as_by_other_commands(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = {"question": QUESTION, "steps": ["3 * 4 = 12."]}
+    lines = jsonl(tmp_path / "lines.jsonl", good, 3)
+    zipped, listed = tmp_path / "lines.jsonl.gz", tmp_path / "list.json"
+    zipped.write_bytes(gzip.compress(Path(lines).read_bytes()))
+    listed.write_text(json.dumps([good, 3], indent=1))
+    found = []
+    for file in (lines, str(zipped), str(listed)):
+        assert main(["score", file, "--model", str(checkpoint), "--json"]) == 1
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        found.append(([row["mean"] for row in rows], rows[1]["reason"].partition(": ")))
+    assert found[0] == found[1]
+    assert found[2][0] == found[0][0]
+    assert [reason[0] for _, reason in found] == ["Line 2", "Line 2", "Item 1 (from 0)"]
+    listed.write_text(json.dumps([good])[:-1])
+    assert main(["score", str(listed), "--model", "not loaded"]) == 2
+    assert "list.json is not JSON" in capsys.readouterr().err
+
+
+@contextmanager
+def standard_input(content: bytes, place: Path) -> Iterator[TextIO]:
+    """A file in the place of standard input, read in an encoding that is not ours."""
+    place.write_bytes(content)
+    with place.open(encoding="latin-1") as stream:
+        yield stream
+
+
+def test_standard_input(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = json.dumps({"question": QUESTION, "solution": SOLUTION}).encode()
+    with standard_input(row + b"\n" + row, tmp_path / "in") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert main(["score", "-", "--model", str(checkpoint)]) == 0
     out = capsys.readouterr().out
     assert out.count("no error found") + out.count("first error at step") == 2
     assert "line 2" in out
-    monkeypatch.setattr(sys, "stdin", piped(SOLUTION))
-    assert main(["score", "--question", QUESTION, "--solution", "-", "--model", str(checkpoint), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["steps"]) == 3
+    call = ["score", "--question", QUESTION, "--solution", "-", "--model", str(checkpoint), "--json"]
+    with standard_input(b"\xef\xbb\xbf" + "3 ≤ 4\r\n4 ≤ 5".encode(), tmp_path / "in") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert main(call) == 0
+    assert [step["text"] for step in json.loads(capsys.readouterr().out)["steps"]] == ["3 ≤ 4", "4 ≤ 5"]
+    with standard_input(b"\xff", tmp_path / "in") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert main(call) == 2
+    assert "Standard input cannot be read as UTF-8" in capsys.readouterr().err
+
+
+def test_results_come_while_the_pipe_is_open(checkpoint: Path) -> None:
+    """And an interrupt then ends it as it ends any command."""
+    row = json.dumps({"question": QUESTION, "solution": SOLUTION}).encode() + b"\n"
+    with subprocess.Popen(
+        [sys.executable, "-m", "surefoot.cli", "score", "--model", str(checkpoint), "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=BUFFERED,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            for content, status in ((row, "scored"), (b"not json\n", "unscored"), (row, "scored")):
+                process.stdin.write(content)
+                process.stdin.flush()
+                assert json.loads(process.stdout.readline())["status"] == status
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+def test_an_interrupted_run_has_printed_what_it_scored(checkpoint: Path, tmp_path: Path) -> None:
+    cheap = [{"question": f"What is {number} + 1?", "steps": ["It is more."]} for number in range(BATCH)]
+    dear = [{"question": f"What is {number}?", "steps": [f"{number} is " * 150]} for number in range(BATCH)]
+    file = jsonl(tmp_path / "in.jsonl", *cheap, *dear)
+    with subprocess.Popen(
+        [sys.executable, "-m", "surefoot.cli", "score", file, "--model", str(checkpoint), "--json"],
+        stdout=subprocess.PIPE,
+        env=BUFFERED,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            lines = [process.stdout.readline() for _ in cheap]
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.read() == b"", "the dear ones were not waited for"
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+    assert all(json.loads(line)["status"] == "scored" for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -102,15 +203,45 @@ def test_wrong_calls(checkpoint: Path, arguments: list[str], message: str, capsy
 
 
 def test_nothing_to_score_is_said_before_the_model_is_loaded(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", piped("\n\n"))
-    assert main(["score", "--model", "not loaded"]) == 2
+    with standard_input(b"\n\n", tmp_path / "in") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert main(["score", "--model", "not loaded"]) == 2
     assert "no line to score" in capsys.readouterr().err
 
 
-def piped(text: str) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("models > /dev/full", "Reading or writing failed: [Errno 28] No space left on device"),
+        ("models >&-", "Standard output is closed."),
+        ("score <&-", "Standard input is closed."),
+        ("score --question q --solution - <&-", "Standard input is closed."),
+        ("score --question q --model 'no model' --solution s > /dev/full", "neither a folder here nor a hub id"),
+    ],
+)
+def test_what_cannot_be_read_or_written_is_a_wrong_call(command: str, message: str) -> None:
+    call = f"{sys.executable} -m surefoot.cli {command}"
+    done = subprocess.run(["bash", "-c", call], capture_output=True, text=True, check=False, env=BUFFERED)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_a_place_for_messages_results_stay_alone() -> None:
+    call = f"{sys.executable} -m surefoot.cli score --model 'no model' --question q --solution s 2>&-"
+    done = subprocess.run(["bash", "-c", call], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("threshold", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("command", [["score"], ["eval", "processbench"], ["eval", "prmbench"]])
+def test_a_threshold_is_finite(command: list[str], threshold: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([*command, f"--threshold={threshold}"])
+    assert left.value.code == 2
+    assert "--threshold: give a finite number" in capsys.readouterr().err
 
 
 def test_a_line_that_cannot_be_read_costs_no_other(
@@ -121,9 +252,9 @@ def test_a_line_that_cannot_be_read_costs_no_other(
     file.write_bytes(b"\n".join([b"\xef\xbb\xbf" + good, b'{"question": "\xff"}', b"[" * 200_000, good]))
     assert main(["score", str(file), "--model", str(checkpoint), "--json"]) == 1
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row.get("status") for row in rows] == ["scored", None, None, "scored"]
-    assert "can't decode" in rows[1]["error"]
-    assert "recursion" in rows[2]["error"]
+    assert [row["status"] for row in rows] == ["scored", "unscored", "unscored", "scored"]
+    assert "can't decode" in rows[1]["reason"]
+    assert "recursion" in rows[2]["reason"]
 
 
 def test_the_output_is_utf8_whatever_the_locale(checkpoint: Path) -> None:

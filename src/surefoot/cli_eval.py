@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from surefoot.cli_loading import MODEL, THRESHOLD, add_calibration_options, add_loading_options, load_model
+from surefoot.cli_loading import MODEL, THRESHOLD, add_calibration_options, add_loading_options, load_model, threshold
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ def add_eval(commands: Any) -> None:
     process = benchmarks.add_parser("processbench", help="is the first wrong step found?")
     process.add_argument("--data", default="Qwen/ProcessBench", metavar="PLACE", help=DATA)
     process.add_argument("--split", action="append", metavar="NAME", help="only this split; may be repeated")
-    process.add_argument("--threshold", type=float, metavar="T", help=THRESHOLD)
+    process.add_argument("--threshold", type=threshold, metavar="T", help=THRESHOLD)
     process.add_argument("--tune-on", metavar="SPLIT", help="use the threshold with the highest F1 on this split")
     process.set_defaults(run=_run, measure=_processbench)
 
     steps = benchmarks.add_parser("prmbench", help="are wrong steps told from right ones?")
     steps.add_argument("--data", default="hitsmy/PRMBench_Preview", metavar="PLACE", help=DATA)
-    steps.add_argument("--threshold", type=float, metavar="T", help=THRESHOLD)
+    steps.add_argument("--threshold", type=threshold, metavar="T", help=THRESHOLD)
     steps.set_defaults(run=_run, measure=_prmbench)
 
     best = benchmarks.add_parser("best-of-n", help="is the solution right that the model picks?")

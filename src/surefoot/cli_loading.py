@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import surefoot
@@ -48,6 +49,14 @@ def add_loading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compile", action="store_true", help="compile the forward pass, for long jobs")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="lower the limit on a prompt's length")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is loaded")
+
+
+def threshold(text: str) -> float:
+    """The type of `--threshold`. No score is above NaN, nor at or below it: every step would be right."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError("give a finite number")
+    return number
 
 
 def add_calibration_options(parser: argparse.ArgumentParser) -> None:

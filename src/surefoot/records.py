@@ -6,19 +6,35 @@ not; each file is a split named after it. Every record knows its place, so that 
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import io
 import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from surefoot.errors import InputError, MissingDependencyError
 
 ENDINGS = re.compile(r"\.jsonl?(\.gz)?\Z")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a stream, or one item of its list: JSON, or what is wrong with it."""
+
+    place: str
+    """`line 3`, or `item 2 (from 0)`."""
+    number: int
+    data: Any = None
+    error: str | None = None
+    """What follows its place in a message."""
 
 
 @dataclass(frozen=True)
@@ -57,29 +73,65 @@ def split_name(file: Path) -> str:
     return ENDINGS.sub("", file.name)
 
 
-def _read_file(file: Path) -> Iterator[Record]:
+def file_entries(file: Path) -> Iterator[Entry]:
+    """What a file holds; see `stream_entries`."""
     try:
-        raw = file.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+        with file.open("rb") as stream:
+            yield from stream_entries(stream, str(file))
+    except OSError as error:
         raise InputError(f"{file} cannot be read: {error}") from error
+
+
+def stream_entries(stream: IO[bytes], name: str) -> Iterator[Entry]:
+    """What a stream holds; `name` is for messages. Lines are given as they come, and one that is wrong costs no other.
+
+    What is gzipped, or a list, is read to its end first.
+    """
+    try:
+        first = stream.readline()
+        if first.startswith(GZIP):
+            stream = io.BytesIO(gzip.decompress(first + stream.read()))
+            first = stream.readline()
+        lines = chain([first.removeprefix(codecs.BOM_UTF8)], stream)
+        opening = True
+        for number, line in enumerate(lines, start=1):
+            if opening and line.lstrip().startswith(b"["):
+                yield from _items(line + b"".join(lines), name)
+            elif line.strip():
+                opening = False
+                yield _line(line, number)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name} cannot be read: {error}") from error
+
+
+def _items(text: bytes, name: str) -> Iterator[Entry]:
+    try:
+        found = json.loads(text.decode())
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not JSON: {error}") from error
+    for number, data in enumerate(found):
+        yield Entry(f"item {number} (from 0)", number, data)
+
+
+def _line(text: bytes, number: int) -> Entry:
+    place = f"line {number}"
+    try:
+        return Entry(place, number, json.loads(text.decode()))
+    except UnicodeDecodeError as error:
+        return Entry(place, number, error=f"cannot be read: {error}")
+    except (ValueError, RecursionError) as error:
+        return Entry(place, number, error=f"is not JSON: {error}")
+
+
+def _read_file(file: Path) -> Iterator[Record]:
     split = split_name(file)
-    if text.lstrip()[:1] == "[":
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{file} is not JSON: {error}") from error
-        for number, data in enumerate(found):
-            yield _record(data, f"{file}, item {number} (from 0)", split)
-        return
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            place = f"{file}, line {number}"
-            try:
-                data = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{place} is not JSON: {error}") from error
-            yield _record(data, place, split)
+    for entry in file_entries(file):
+        place = f"{file}, {entry.place}"
+        if entry.error is not None:
+            raise InputError(f"{place} {entry.error}")
+        yield _record(entry.data, place, split)
 
 
 def _record(data: object, place: str, split: str) -> Record:

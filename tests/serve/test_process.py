@@ -25,8 +25,9 @@ import surefoot
 from serving import Command
 from surefoot.calibration import Calibration, FittedOn, Logistic
 from surefoot.cli import main
-from surefoot.serve.server import load_models
-from surefoot.serve.settings import ModelSource
+from surefoot.errors import OptionError
+from surefoot.serve.server import Plan, load_models, serve
+from surefoot.serve.settings import ModelSource, Settings
 
 
 def questions(count: int) -> list[tuple[str, list[str]]]:
@@ -302,6 +303,7 @@ def test_several_workers_behind_one_port(checkpoint: Path, scorer: surefoot.Scor
         (["--model", "m", "--api-key", "the-key-itself"], "The key file cannot be read"),
         (["--model", "m", "--workers", "0"], "would serve nobody"),
         (["--model", "m", "--host", "192.0.2.1"], "Nothing can listen at 192.0.2.1"),
+        (["--model", "m", "--host", "a" * 64 + "é"], "Choose another --host or --port"),
     ],
 )
 def test_wrong_calls(options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,6 +313,16 @@ def test_wrong_calls(options: list[str], message: str, tmp_path: Path, capsys: p
     error = capsys.readouterr().err
     assert message in error
     assert "the-key-itself" not in error
+
+
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_a_port_has_sixteen_bits(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["serve", f"--port={port}"])
+    assert left.value.code == 2
+    assert "--port: give a number from 0 to 65535" in capsys.readouterr().err
+    with pytest.raises(OptionError, match=f"Nothing can listen at 127.0.0.1:{port}"):
+        serve(Plan((), Settings()), port=int(port))
 
 
 def test_served_scores_are_calibrated(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:

@@ -73,6 +73,19 @@ def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--validation-from", "labelled"], "--validation-from needs --validation"),
         (["--validation", "0.00001"], "sets no example aside"),
         (["--data", labelled, labelled], "Two files of --data are called labelled"),
+        (["--data", f"{labelled}=nan"], "the weight must be above 0, and finite"),
+        (["--data", f"{labelled}=inf"], "the weight must be above 0, and finite"),
+        (["--multiple", "0"], "multiple=0 leaves no room for a row"),
+        (["--batch-tokens", "0"], "tokens=0 leaves no room for a row"),
+        (["--save-steps", "0"], "save_steps=0 never comes"),
+        (["--evaluate-steps", "0"], "evaluate_steps=0 never comes"),
+        (["--minutes", "nan"], "minutes=nan is no length of time"),
+        (["--epochs", "inf"], "epochs=inf must be above 0, and finite"),
+        (["--head-learning-rate", "inf"], "head_learning_rate=inf must be above 0, and finite"),
+        (["--weight-decay", "nan"], "weight_decay=nan must not be below 0"),
+        (["--clip", "0"], "clip=0.0 must be above 0"),
+        (["--seed", str(2**64)], "has more than 64 bits"),
+        (["--out", labelled], f"File exists: '{labelled}'"),
     ):
         assert main([*common, "--data", labelled, *options]) == 2
         assert message in capsys.readouterr().err

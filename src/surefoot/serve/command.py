@@ -51,7 +51,7 @@ def add_serve(commands: Any) -> None:
     add_calibration_options(parser)
     parser.add_argument("--vllm", metavar="URL", help="a vLLM server that computes; only the tokenizer is read here")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
-    parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000); 0 takes a free one")
+    parser.add_argument("--port", type=_port, default=8000, help="port to listen on (8000); 0 takes a free one")
     parser.add_argument("--workers", type=int, default=1, help="processes; each one loads the models (1)")
     parser.add_argument(
         "--api-key", metavar="FILE", help="file that holds the key which callers must send; `env`: SUREFOOT_API_KEY"
@@ -107,6 +107,13 @@ def _source(given: str, vllm: str | None, loading: dict[str, Any]) -> ModelSourc
     if not equals or Path(given).is_dir():
         return ModelSource(given, None, vllm, loading)
     return ModelSource(place, name, vllm, loading)
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 65_535:
+        raise argparse.ArgumentTypeError("give a number from 0 to 65535")
+    return number
 
 
 def _whole(text: str) -> int:

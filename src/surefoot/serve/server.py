@@ -232,8 +232,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise OptionError(f"Nothing can listen at {host}:{port}: {error.strerror}. Choose another --port.") from error
+    except (OSError, OverflowError, UnicodeError) as error:  # the last two: no port, and no name of a host
+        why = getattr(error, "strerror", None) or error
+        raise OptionError(f"Nothing can listen at {host}:{port}: {why}. Choose another --host or --port.") from error
     listener.set_inheritable(True)
     return listener
 

@@ -109,6 +109,11 @@ class Shape:
     fixed_rows: bool = False
     """Whether empty rows fill a batch up, so that its length alone decides its shape."""
 
+    def __post_init__(self) -> None:
+        for name in ("tokens", "multiple"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name}={getattr(self, name)} leaves no room for a row. Give a number above 0.")
+
 
 def encode(
     examples: Iterable[Example], family: Family, encoder: TextEncoder, max_tokens: int, *, whole: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,8 +173,8 @@ def _source(text: str) -> tuple[Path, float]:
         number = float(weight)
     except ValueError:
         return Path(text), 1.0
-    if number <= 0:
-        raise OptionError(f"{text}: the weight must be above 0.")
+    if not 0 < number < math.inf:
+        raise OptionError(f"{text}: the weight must be above 0, and finite.")
     return Path(path), number
 
 

@@ -7,6 +7,7 @@ best weights are the best of those that were looked at: to get the same ones aga
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -64,12 +65,15 @@ class Settings:
                 raise OptionError(f"{name}={getattr(self, name)!r} is not offered. Choose one of: {offered}.")
         if self.share and self.mixture.wrong_share is not None:
             raise OptionError("With share, right and wrong solutions are balanced by question: leave wrong_share out.")
-        positive = ("learning_rate", "epochs", "accumulate", "max_tokens", "wrong_weight", "clip")
-        for name in positive:
-            if not getattr(self, name) > 0:
-                raise OptionError(f"{name}={getattr(self, name)} must be above 0.")
-        if self.head_learning_rate is not None and not self.head_learning_rate > 0:
-            raise OptionError(f"head_learning_rate={self.head_learning_rate} must be above 0.")
+        for name in ("learning_rate", "head_learning_rate", "epochs", "accumulate", "max_tokens", "wrong_weight"):
+            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
+                raise OptionError(f"{name}={value} must be above 0, and finite.")
+        if not self.clip > 0:
+            raise OptionError(f"clip={self.clip} must be above 0; infinity does not clip.")
+        if not 0 <= self.weight_decay < math.inf:
+            raise OptionError(f"weight_decay={self.weight_decay} must not be below 0, and finite.")
+        if not -(2**63) <= self.seed < 2**64:
+            raise OptionError(f"seed={self.seed} has more than 64 bits. Give a smaller number.")
         if self.freeze_layers < 0:
             raise OptionError(f"freeze_layers={self.freeze_layers} must not be below 0.")
         if self.steps is not None and self.steps < 1:
@@ -97,3 +101,11 @@ class Sitting:
     export: Literal["best", "last"] = "best"
     dtype: str = "float32"
     """The number format of the exported weights."""
+
+    def __post_init__(self) -> None:
+        for name in ("evaluate_steps", "save_steps"):
+            if (every := getattr(self, name)) is not None and every < 1:
+                raise OptionError(f"{name}={every} never comes. Give a number above 0, or leave it out.")
+        for name in ("minutes", "evaluate_minutes", "save_minutes"):
+            if (minutes := getattr(self, name)) is not None and not minutes >= 0:
+                raise OptionError(f"{name}={minutes} is no length of time. Give a number from 0 on.")

@@ -58,7 +58,7 @@ EXAMPLES = (
 )
 NEXT = """\
 mini sees sums that do not hold; whether the right sum was done it can hardly tell (see its card). What to type next:
-  .venv/bin/surefoot score --question "What is 2 + 3 * 4?" --solution "3 * 4 = 12, so it is 2 + 12 = 14."
+  .venv/bin/surefoot score --question "Tom has 3 bags of 4 apples. How many?" --solution "Tom has 3 * 4 = 12 apples."
   .venv/bin/surefoot score --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4 --question "..." --solution "..."
   .venv/bin/surefoot models          the PRMs that load by name
   .venv/bin/pip install ".[serve]" && .venv/bin/surefoot serve          a page at http://127.0.0.1:8000\

@@ -107,6 +107,20 @@ def test_commands_run(
         assert main(arguments) == (1 if arguments[0] == "check" else 0)
 
 
+def test_the_readme_shows_what_its_first_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the embedded model is right about it: the second step is the first wrong one."""
+    readme = ROOT / "README.md"
+    command = next(words for words in _commands("".join(blocks(readme, ""))) if words[:2] == ["surefoot", "score"])
+    assert main(command[1:]) == 0
+    found, (shown, *_) = capsys.readouterr().out, blocks(readme, "text")
+    number = re.compile(r"\d\.\d{3}")
+    assert number.sub("#", found) == number.sub("#", shown)
+    assert list(map(float, number.findall(found))) == pytest.approx(
+        list(map(float, number.findall(shown))), rel=0, abs=0.002
+    )
+    assert "first error at step 2" in found
+
+
 def test_the_commands_of_the_service(service: str) -> None:
     """A service does not end by itself, so its commands are only read; what asks it is asked."""
     from surefoot.cli import _parser

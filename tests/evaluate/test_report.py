@@ -360,6 +360,8 @@ def test_small_and_odd_results_have_a_page() -> None:
         evaluate.prmbench(None, [row | {"classification": "circular", "error_steps": [], "scores": [None]}])
     )
     assert "PRMBench" in text
+    named = [row | {"classification": "$x_{$"} for row in prmbench_rows()]
+    assert "$x_{$" in evaluate.report_html(evaluate.prmbench(None, named, draws=50))
     margins = [row | {"scores": [2 * score - 1 for score in row["scores"]]} for row in rollout_rows()]
     result = evaluate.best_of_n(None, margins, draws=50)
     assert "The scores are no probabilities" in " ".join(result.notes)

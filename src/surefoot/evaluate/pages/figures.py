@@ -230,6 +230,7 @@ def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height:
         "svg.fonttype": "none",
         "svg.hashsalt": "surefoot",
         "font.size": 9.5,
+        "text.parse_math": False,  # names of data are text, whatever dollars they hold
         "text.color": INK,
         "axes.edgecolor": FAINT,
         "axes.labelcolor": INK,

@@ -14,11 +14,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from surefoot.connect.gather import Gather
-from surefoot.connect.source import Model, Source, shared
+from surefoot.connect.source import Model, Source, say_once, shared
 from surefoot.errors import InputError, OptionError
 from surefoot.result import SolutionScore
 from surefoot.reward import Reward, RewardResult
@@ -165,7 +164,7 @@ class OpenRLHFReward:
                 start += len(opening)
                 return prompt[start : prompt.find(ending, start)].strip()
         if found := _SPECIAL.search(prompt):
-            _say_once(
+            say_once(
                 f"A prompt holds {found.group()!r} and no chat template that is known, so all of it is taken for the "
                 "question. Say where the question stands: question=..., a regular expression with a group."
             )
@@ -196,11 +195,6 @@ class OpenRLHFReward:
             if term.weight and None not in values:
                 columns[term.name] = [value for value in values if value is not None]
         return {name: math.fsum(values) / len(values) for name, values in columns.items()}
-
-
-@cache
-def _say_once(message: str) -> None:
-    logger.warning("%s", message)
 
 
 @shared

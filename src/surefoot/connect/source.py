@@ -6,12 +6,13 @@ that cannot be loaded or reached is an error: training must not go on without it
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from numbers import Number
 from pathlib import Path
@@ -21,6 +22,8 @@ import surefoot
 from surefoot.errors import InputError, MissingDependencyError, OptionError
 from surefoot.result import SolutionScore
 from surefoot.reward import Reward, RewardResult, find_recipe
+
+logger = logging.getLogger("surefoot")
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -43,6 +46,12 @@ Model = str | Path | CanScore
 _USUAL = {"split": "auto", "closing": True, "system": None}
 _lock = threading.Lock()
 _shared: dict[Hashable, _Once] = {}
+
+
+@cache
+def say_once(message: str) -> None:
+    """A warning that a long training need not repeat."""
+    logger.warning("%s", message)
 
 
 class _Once:

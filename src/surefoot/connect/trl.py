@@ -13,20 +13,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import logging
 import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
+from packaging.version import Version
+
 from surefoot.connect.messages import completion_text, question_of
-from surefoot.connect.source import Model, Source
+from surefoot.connect.source import Model, Source, say_once
 from surefoot.errors import InputError, UnscoredError
 from surefoot.reward import Reward, RewardResult
 from surefoot.watch import Watch
-
-logger = logging.getLogger("surefoot")
 
 Rewards = list[float | None]
 
@@ -63,7 +62,7 @@ class TRLReward:
             self._log_columns(results, log_extra)
         if log_metric is not None:
             if logs_may_hang():
-                _say_once("No metrics are logged: with several processes that takes TRL 1.14 or newer.")
+                say_once("No metrics are logged: with several processes that takes TRL 1.14 or newer.")
             else:
                 self._log_metrics(results, log_metric)
         return [result.value for result in results]
@@ -118,15 +117,9 @@ def logs_may_hang() -> bool:
 @functools.cache
 def _before(major: int, minor: int) -> bool:
     try:
-        installed = metadata.version("trl").split(".")
+        return Version(metadata.version("trl")).release[:2] < (major, minor)
     except metadata.PackageNotFoundError:
         return False
-    return (int(installed[0]), int(installed[1])) < (major, minor)
-
-
-@functools.cache
-def _say_once(message: str) -> None:
-    logger.warning("%s", message)
 
 
 def _json(result: RewardResult) -> str:

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from threading import Timer
+from typing import IO, TextIO
 
 import pytest
 
@@ -144,49 +145,49 @@ def test_standard_input(
     assert "Standard input cannot be read as UTF-8" in capsys.readouterr().err
 
 
+@contextmanager
+def scoring(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
+    """`surefoot score --json` in a process, with its input and output; killed in the end, or when it takes too long."""
+    command = [sys.executable, "-m", "surefoot.cli", "score", "--json", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=BUFFERED) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        watch = Timer(120, process.kill)
+        watch.start()
+        try:
+            yield process, process.stdin, process.stdout
+        finally:
+            watch.cancel()
+            process.kill()
+
+
+def ends_quietly(process: subprocess.Popen[bytes]) -> bool:
+    assert process.stderr is not None
+    return process.wait() == 130 and process.stderr.read() == b""
+
+
 def test_results_come_while_the_pipe_is_open(checkpoint: Path) -> None:
     """And an interrupt then ends it as it ends any command."""
     row = json.dumps({"question": QUESTION, "solution": SOLUTION}).encode() + b"\n"
-    with subprocess.Popen(
-        [sys.executable, "-m", "surefoot.cli", "score", "--model", str(checkpoint), "--json"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=BUFFERED,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            for content, status in ((row, "scored"), (b"not json\n", "unscored"), (row, "scored")):
-                process.stdin.write(content)
-                process.stdin.flush()
-                assert json.loads(process.stdout.readline())["status"] == status
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130
-            assert process.stderr.read() == b""
-        finally:
-            process.kill()
+    with scoring("--model", str(checkpoint)) as (process, given, found):
+        for content, status in ((row, "scored"), (b"not json\n", "unscored"), (row, "scored")):
+            given.write(content)
+            given.flush()
+            assert json.loads(found.readline())["status"] == status
+        process.send_signal(signal.SIGINT)
+        assert ends_quietly(process)
 
 
 def test_an_interrupted_run_has_printed_what_it_scored(checkpoint: Path, tmp_path: Path) -> None:
     cheap = [{"question": f"What is {number} + 1?", "steps": ["It is more."]} for number in range(BATCH)]
     dear = [{"question": f"What is {number}?", "steps": [f"{number} is " * 150]} for number in range(BATCH)]
     file = jsonl(tmp_path / "in.jsonl", *cheap, *dear)
-    with subprocess.Popen(
-        [sys.executable, "-m", "surefoot.cli", "score", file, "--model", str(checkpoint), "--json"],
-        stdout=subprocess.PIPE,
-        env=BUFFERED,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            lines = [process.stdout.readline() for _ in cheap]
-            process.send_signal(signal.SIGINT)
-            assert process.stdout.read() == b"", "the dear ones were not waited for"
-            assert process.wait(60) == 130
-        finally:
-            process.kill()
-    assert all(json.loads(line)["status"] == "scored" for line in lines)
+    with scoring(file, "--model", str(checkpoint)) as (process, _, found):
+        assert all(json.loads(found.readline())["status"] == "scored" for _ in cheap)
+        process.send_signal(signal.SIGINT)
+        assert found.read() == b"", "the dear ones were not waited for"
+        assert ends_quietly(process)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -142,6 +143,8 @@ def test_the_threshold_moves_the_verdict() -> None:
     rows = [row(0, [0.6, 0.9]), row(-1, [0.7, 0.8])]
     assert processbench(None, rows).f1 == 0.0
     assert processbench(None, rows, threshold=0.65).f1 == 1.0
+    with pytest.raises(OptionError, match="threshold=nan"):
+        processbench(None, rows, threshold=math.nan)
 
 
 def test_tuned_on_one_split_and_used_on_the_others() -> None:

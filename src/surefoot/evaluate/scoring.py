@@ -6,11 +6,12 @@ says nothing, is not shown to the model, and is neither right nor wrong.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from surefoot.errors import InputError
+from surefoot.errors import InputError, OptionError
 from surefoot.result import NATURAL_THRESHOLDS, Scale
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def scale_of(scorer: Scorer | None) -> Scale:
 
 def threshold_of(scorer: Scorer | None, threshold: float | None) -> float:
     """The threshold given, or the natural one of the scale."""
+    if threshold is not None and not math.isfinite(threshold):
+        raise OptionError(f"threshold={threshold} is no number that a score could be compared with. Give a finite one.")
     return NATURAL_THRESHOLDS[scale_of(scorer)] if threshold is None else threshold
 
 

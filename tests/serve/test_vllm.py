@@ -54,7 +54,7 @@ def test_a_scorer_whose_engine_is_elsewhere(ours: str, scorer: surefoot.Scorer, 
     assert scorer_on_vllm(ours, checkpoint).fingerprint == remote.fingerprint
     with pytest.raises(OptionError, match="needs the model here"):
         remote.session(QUESTION)
-    with pytest.raises(OptionError, match="Say which model"):
+    with pytest.raises(OptionError, match="Name one with served_name"):
         scorer_on_vllm(ours, checkpoint, served_name="other")
 
 

@@ -32,12 +32,27 @@ def url(scorer: surefoot.Scorer) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def mini_url(mini: surefoot.Scorer) -> Iterator[str]:
+    with served([mini]) as (url, _):
+        yield url
+
+
 @pytest.fixture
 def page(url: str, browser_page: Page) -> Page:  # noqa: F811
-    browser_page.set_viewport_size({"width": 1280, "height": 800})
-    browser_page.goto(url)
-    browser_page.wait_for_selector(".state.ready")
-    return browser_page
+    return opened(browser_page, url)
+
+
+@pytest.fixture
+def mini_page(mini_url: str, browser_page: Page) -> Page:  # noqa: F811
+    return opened(browser_page, mini_url)
+
+
+def opened(page: Page, url: str) -> Page:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(url)
+    page.wait_for_selector(".state.ready")
+    return page
 
 
 def score(page: Page, question: str, *solutions: str) -> None:
@@ -48,6 +63,13 @@ def score(page: Page, question: str, *solutions: str) -> None:
         page.locator("#solutions textarea").nth(number).fill(solution)
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(f"article:nth-of-type({len(solutions)})")
+
+
+def copied(page: Page, what: str) -> str:
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.get_by_role("button", name=f"Copy {what}").click()
+    page.wait_for_function("navigator.clipboard.readText().then(Boolean)")
+    return str(page.evaluate("navigator.clipboard.readText()"))
 
 
 def test_the_steps_and_their_scores(page: Page, scorer: surefoot.Scorer) -> None:
@@ -123,6 +145,24 @@ def test_every_example_is_scored_by_one_click(page: Page) -> None:
         assert page.locator("#problem").is_hidden()
 
 
+def test_the_examples_show_what_they_say_with_mini(mini_page: Page) -> None:
+    def example(name: str) -> list[str]:
+        mini_page.locator("#said").evaluate("said => { said.textContent = ''; }")
+        mini_page.get_by_role("button", name=name).click()
+        mini_page.wait_for_selector("#said:not(:empty)", state="attached")
+        return mini_page.locator(".verdict").all_inner_texts()
+
+    assert example("A sound solution") == ["✓ no error found"]
+    assert mini_page.locator(".step.is-right").count() == 3
+    assert example("A slip") == ["✗ first error at step 1"]
+    assert example("Two solutions compared") == ["✓ no error found", "✗ first error at step 2"]
+    # A is the better one by every number.
+    assert mini_page.locator("#overview tbody tr").first.locator("td.best").count() == 5
+    assert mini_page.locator("#overview tbody tr").last.locator("td.best").count() == 0
+    assert example("A trick in the text") == ["✗ first error at step 1"]
+    assert "read as text, not as structure" in mini_page.locator(".notes").inner_text()
+
+
 def test_text_stays_text(page: Page) -> None:
     score(page, EVIL, EVIL)
     assert EVIL.splitlines()[0] in page.locator(".step").first.inner_text()
@@ -146,26 +186,28 @@ def test_nothing_to_score_is_said(page: Page) -> None:
     assert "nothing to score" in page.get_by_role("alert").inner_text()
 
 
-def test_copied_curl_asks_the_same(page: Page, url: str, tmp_path: Path) -> None:
-    solution = 'It\'s 12.\nSo "14" \\ $HOME `ls` it is.'
-    score(page, QUESTION, solution)
+def test_what_is_copied_says_what_is_shown(mini_page: Page, mini_url: str) -> None:
+    page = mini_page
+    solution = 'Step 1: It\'s 3 * 4 = 12.\nStep 2: So 2 + 12 = "15" \\ $HOME `ls`.\nFinal Answer: 15'
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Copy JSON").click()
-    page.wait_for_selector("#copy-json:has-text('Copied')")
-    result = json.loads(page.evaluate("navigator.clipboard.readText()"))
-    page.get_by_role("button", name="Copy curl").click()
-    page.wait_for_selector("#copy-curl:has-text('Copied')")
-    command = page.evaluate("navigator.clipboard.readText()")
-    words = shlex.split(command.replace("\\\n", " "))
-    assert words[:3] == ["curl", "-s", f"{url}/v1/score"]
-    # The shell itself takes the quotes apart; printf stands where curl would be.
-    body = subprocess.run(
-        ["bash", "-c", command.replace("curl -s", "printf '%s\\n'", 1)], capture_output=True, text=True, check=True
-    ).stdout.split("-d\n", 1)[1]
-    reply = httpx.post(f"{url}/v1/score", content=body, headers={"Content-Type": "application/json"}).json()
-    for data in (reply, result):
-        data["results"][0].pop("seconds")
-    assert reply == result
+    score(page, QUESTION, solution)
+    errors = []
+    for threshold in ("0.5", "0.99", "0"):
+        page.locator("#threshold").fill(threshold)
+        result = json.loads(copied(page, "JSON"))
+        errors.append(result["results"][0]["first_error"])
+        command = copied(page, "curl")
+        words = shlex.split(command.replace("\\\n", " "))
+        assert words[:3] == ["curl", "-s", f"{mini_url}/v1/score"]
+        # The shell itself takes the quotes apart; printf stands where curl would be.
+        body = subprocess.run(
+            ["bash", "-c", command.replace("curl -s", "printf '%s\\n'", 1)], capture_output=True, text=True, check=True
+        ).stdout.split("-d\n", 1)[1]
+        reply = httpx.post(f"{mini_url}/v1/score", content=body, headers={"Content-Type": "application/json"}).json()
+        for data in (reply, result):
+            data["results"][0].pop("seconds")
+        assert reply == result
+    assert errors == [1, 0, -1]
 
 
 def test_small_screens_and_dark_colours(page: Page) -> None:

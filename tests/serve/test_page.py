@@ -186,6 +186,35 @@ def test_nothing_to_score_is_said(page: Page) -> None:
     assert "nothing to score" in page.get_by_role("alert").inner_text()
 
 
+def test_scores_of_another_text_say_so(page: Page) -> None:
+    age, copy = page.locator("#age"), page.locator("#copy-json")
+    score(page, QUESTION, SOLUTION)
+    assert age.is_hidden()
+    for field, text in (("#question", QUESTION), ("#solution-0", SOLUTION)):
+        page.locator(field).fill(f"{text} And?")
+        assert "earlier text" in age.inner_text()
+        assert copy.is_disabled()
+        page.locator(field).fill(text)
+        assert age.is_hidden()
+        assert copy.is_enabled()
+    page.get_by_label("Steps are").select_option("lines")
+    page.wait_for_selector(".meta:has-text('split by lines')")
+    page.wait_for_selector("#age", state="hidden")
+
+
+def test_a_service_that_is_gone_is_said(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
+    page = browser_page
+    with served([scorer]) as (url, _):
+        opened(page, url)
+        score(page, QUESTION, SOLUTION)
+    page.locator("#solution-0").fill("Two.")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#problem:has-text('cannot be reached')")
+    assert page.locator("#state.away").inner_text() == "not connected"
+    assert page.locator("#age").is_visible()
+    assert page.locator("#copy-json").is_disabled()
+
+
 def test_what_is_copied_says_what_is_shown(mini_page: Page, mini_url: str) -> None:
     page = mini_page
     solution = 'Step 1: It\'s 3 * 4 = 12.\nStep 2: So 2 + 12 = "15" \\ $HOME `ls`.\nFinal Answer: 15'
@@ -208,6 +237,20 @@ def test_what_is_copied_says_what_is_shown(mini_page: Page, mini_url: str) -> No
             data["results"][0].pop("seconds")
         assert reply == result
     assert errors == [1, 0, -1]
+
+
+def test_small_screens_show_what_came_back(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.set_viewport_size({"width": 360, "height": 740})
+    seen = (
+        "id => { const { top } = document.getElementById(id).getBoundingClientRect(); return top >= 0 && top < 700; }"
+    )
+    assert not page.evaluate(seen, "results")
+    page.get_by_role("button", name="Score", exact=True).click()
+    page.wait_for_function(seen, arg="problem")
+    page.get_by_role("button", name="A slip").click()
+    page.wait_for_selector("article")
+    page.wait_for_function(seen, arg="results")
 
 
 def test_small_screens_and_dark_colours(page: Page) -> None:
@@ -244,13 +287,34 @@ def test_every_control_has_a_name_and_text_has_contrast(page: Page) -> None:
     page.emulate_media(color_scheme="light")
 
 
-def test_a_service_with_a_key_asks_for_it(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
-    with served([scorer], Settings(api_key="secret-key")) as (url, _):
-        browser_page.goto(url)
-        browser_page.wait_for_selector("#key-row:visible")
-        browser_page.get_by_label("Key of this service").fill("secret-key")
-        score(browser_page, QUESTION, SOLUTION)
-        assert browser_page.locator(".step").count() == 3
+def test_a_service_with_a_key_asks_for_it(
+    scorer: surefoot.Scorer,
+    mini: surefoot.Scorer,
+    browser_page: Page,  # noqa: F811
+) -> None:
+    page = browser_page
+    with served([scorer, mini], Settings(api_key="secret-key")) as (url, _):
+        page.goto(url)
+        for key, said in (("", "needs a key"), ("secret", "not the key"), ("schlüssel", "not the key")):
+            if key:
+                page.keyboard.type(key)
+                page.keyboard.press("Enter")
+            page.wait_for_selector(f"#problem:has-text('{said}')")
+            assert page.locator("#state").inner_text() == "key needed"
+            assert page.evaluate("document.activeElement.id") == "key"
+            page.locator("#key").fill("")
+        page.keyboard.type("secret-key")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".state.ready")
+        assert page.locator("#problem").is_hidden()
+        assert page.locator("#model option").count() == 2
+        # Without Enter the models are found on the way to the first scores.
+        page.reload()
+        page.wait_for_selector("#problem:has-text('needs a key')")
+        page.get_by_label("Key of this service").fill("secret-key")
+        score(page, QUESTION, SOLUTION)
+        assert page.locator("#state").inner_text() == "ready"
+        assert scorer.name in page.locator(".meta").inner_text()
 
 
 def test_the_page_needs_nobody_else(url: str) -> None:

@@ -76,17 +76,37 @@ function requestBody() {
 }
 
 function headers() {
-  const sent = { "Content-Type": "application/json" };
-  if (at("key").value) sent.Authorization = `Bearer ${at("key").value}`;
-  return sent;
+  const key = at("key").value.trim();
+  // Anything else cannot be sent in a header, so it cannot be the key.
+  if (/[^\x20-\x7e]/.test(key)) refuseKey();
+  return { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
+}
+
+function refuseKey() {
+  setState("", "key needed");
+  at("key-row").hidden = false;
+  at("key").focus({ preventScroll: true });
+  throw new Error(at("key").value ? "This is not the key of this service. Correct it and press Enter." : "This service needs a key. Type it in and press Enter.");
 }
 
 async function ask(path, options = {}) {
-  const reply = await fetch(path, { ...options, headers: headers() });
-  if (reply.status === 401) at("key-row").hidden = false;
+  const request = { ...options, headers: headers() };
+  const reply = await fetch(path, request).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    setState("away", "not connected");
+    throw new Error("The service cannot be reached. Is it still running?");
+  });
+  if (reply.status === 401) refuseKey();
+  setState("ready", "ready");
+  if (reply.ok) return reply.json();
   const data = await reply.json().catch(() => ({}));
-  if (!reply.ok) throw new Error(data.error ? data.error.message : `The service answered ${reply.status}.`);
-  return data;
+  throw new Error(data.error ? data.error.message : `The service answered ${reply.status}.`);
+}
+
+function setState(kind, text) {
+  at("state").className = `state ${kind}`;
+  // The same words again would be read out again.
+  if (at("state").textContent !== text) at("state").textContent = text;
 }
 
 async function score(event) {
@@ -94,33 +114,59 @@ async function score(event) {
   if (state.running) state.running.abort();
   const running = new AbortController();
   state.running = running;
-  const body = requestBody();
   show("problem", "");
   at("score").setAttribute("aria-busy", "true");
   at("score").textContent = "Scoring…";
+  markAge();
   try {
-    if (body.items.every((item) => !item.solution.trim())) throw new Error("There is nothing to score yet. Paste a solution, or take an example.");
+    if (fields().every((field) => !field.value.trim())) throw new Error("There is nothing to score yet. Paste a solution, or take an example.");
     if (at("model").options.length === 0) await findModels();
+    const body = requestBody();
     const data = await ask("/v1/score", { method: "POST", body: JSON.stringify(body), signal: running.signal });
     state.data = data;
     state.body = body;
     fitThreshold(data.results);
     render();
+    reveal("results");
     at("said").textContent = data.results.map((result, number) => `Solution ${LETTERS[number]}: ${verdict(result).text}.`).join(" ");
   } catch (error) {
-    if (error.name !== "AbortError") show("problem", error instanceof TypeError ? "The service cannot be reached. Is it still running?" : error.message);
+    if (error.name !== "AbortError") tell(error);
   } finally {
     if (state.running === running) {
       state.running = null;
       at("score").removeAttribute("aria-busy");
       at("score").textContent = "Score";
+      markAge();
     }
   }
 }
 
+// Scores that stand beside another text than theirs say so.
+function markAge() {
+  const old = state.data !== null && JSON.stringify(requestBody()) !== JSON.stringify(state.body);
+  at("results").classList.toggle("old", old);
+  show("age", old && !state.running ? "These scores are of an earlier text. Score again." : "");
+  at("copy-json").disabled = old || state.data === null;
+}
+
+function scoreAgain() { if (state.data) score(); }
+
 function show(id, text) {
   at(id).hidden = !text;
   at(id).textContent = text;
+}
+
+function tell(error) {
+  show("problem", error.message);
+  reveal("problem");
+}
+
+// On small screens what comes back is below what was asked.
+function reveal(id) {
+  const { top } = at(id).getBoundingClientRect();
+  if (top >= 0 && top < innerHeight * 0.8) return;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  at(id).scrollIntoView({ block: id === "results" ? "start" : "nearest", behavior: calm ? "auto" : "smooth" });
 }
 
 // --- what came back -----------------------------------------------------------------------------------------------
@@ -178,7 +224,6 @@ function verdict(result) {
 function render() {
   const results = state.data.results;
   at("empty").hidden = true;
-  at("copy-json").disabled = false;
   at("cards").replaceChildren(...results.map(card));
   const several = results.length > 1;
   at("overview").hidden = !several;
@@ -353,8 +398,11 @@ function savedTheme() {
 async function findModels() {
   const data = await ask("/v1/models");
   at("model").replaceChildren(...data.data.map((card) => make("option", { value: card.id, text: card.id })));
-  at("state").textContent = "ready";
-  at("state").className = "state ready";
+}
+
+async function connect() {
+  show("problem", "");
+  await findModels().catch(tell);
 }
 
 function start() {
@@ -367,6 +415,9 @@ function start() {
     }));
   }
   at("editor").addEventListener("submit", score);
+  at("editor").addEventListener("input", markAge);
+  at("model").addEventListener("change", scoreAgain);
+  at("split").addEventListener("change", scoreAgain);
   at("add").addEventListener("click", () => {
     setSolutions([...fields().map((field) => field.value), ""]);
     fields().at(-1).focus();
@@ -383,13 +434,11 @@ function start() {
   at("copy-curl").addEventListener("click", (event) => copy(event.currentTarget, asCurl()));
   at("copy-json").addEventListener("click", (event) => copy(event.currentTarget, asJson()));
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) score(event);
+    if (event.key !== "Enter") return;
+    if (event.ctrlKey || event.metaKey) score(event);
+    else if (event.target === at("key")) { event.preventDefault(); connect(); }
   });
-  findModels().catch((error) => {
-    at("state").textContent = "not connected";
-    at("state").className = "state away";
-    show("problem", error instanceof TypeError ? "The service cannot be reached. Is it still running?" : error.message);
-  });
+  connect();
 }
 
 start();

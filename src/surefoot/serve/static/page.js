@@ -280,7 +280,8 @@ function notesOn(result, solution) {
 
 function curve(results) {
   // One unit is one pixel, so that letters stay readable on small screens.
-  const width = Math.max(280, Math.min(900, at("results").clientWidth - 40));
+  state.width = at("results").clientWidth;
+  const width = Math.max(280, Math.min(900, state.width - 40));
   const bounded = state.scale in SCALES;
   const [height, left, right, top, bottom] = [180, bounded ? 30 : 60, 26, 12, 26];
   const most = Math.max(2, ...results.map((result) => result.steps.length));
@@ -313,14 +314,24 @@ function curve(results) {
       svg.append(dot);
       last = [x(place), y(step.score)];
     });
-    if (results.length > 1 && last) ends.push([last[0] + 9, last[1] + 4, LETTERS[which]]);
+    if (results.length > 1 && last) ends.push({ x: last[0] + 9, y: last[1] + 4, letter: LETTERS[which] });
   });
-  // Letters that would cover each other are moved up.
-  ends.sort((one, other) => other[1] - one[1]);
-  ends.forEach((end, place) => {
-    for (const below of ends.slice(0, place)) if (Math.abs(below[0] - end[0]) < 12) end[1] = Math.min(end[1], below[1] - 13);
-    svg.append(draw("text", { class: "end", x: end[0], y: end[1] }, end[2]));
-  });
+  for (const end of apart(ends, top + 4, height - bottom)) svg.append(draw("text", { class: "end", x: end.x, y: end.y }, end.letter));
+  return svg;
+}
+
+// Letters that would cover each other are moved down, and then back up as far as the plot needs it.
+function apart(ends, highest, lowest) {
+  const near = (end, others) => others.filter((other) => Math.abs(other.x - end.x) < 12).map((other) => other.y);
+  ends.sort((one, other) => one.y - other.y);
+  ends.forEach((end, place) => { end.y = Math.max(end.y, highest, ...near(end, ends.slice(0, place)).map((y) => y + 13)); });
+  ends.reverse().forEach((end, place) => { end.y = Math.min(end.y, lowest, ...near(end, ends.slice(0, place)).map((y) => y - 13)); });
+  return ends;
+}
+
+function sample(which) {
+  const svg = draw("svg", { class: "sample", viewBox: "0 0 30 8", "aria-hidden": "true" });
+  svg.append(draw("path", { class: `s${which}`, d: "M0 4H30" }));
   return svg;
 }
 
@@ -329,11 +340,11 @@ function table(results) {
   const head = make("tr", {}, ...["Solution", ...AGGREGATIONS.map(([, name]) => name), "steps", "first error", "answer"].map((text) => make("th", { scope: "col", text })));
   const rows = results.map((result, place) => {
     const error = firstError(result);
-    return make("tr", {}, make("th", { scope: "row", text: LETTERS[place] }),
+    return make("tr", {}, make("th", { scope: "row" }, LETTERS[place], sample(place)),
       ...AGGREGATIONS.map(([key]) => make("td", { class: result[key] !== null && result[key] === best[key] ? "best" : "", text: number(result[key]) })),
       make("td", { text: String(result.steps.length) }),
       make("td", { text: error === null ? "unknown" : error === -1 ? "none" : `step ${error + 1}` }),
-      make("td", { text: result.answer === null ? "none" : result.answer.slice(0, 40) }));
+      make("td", { class: "answer", title: result.answer ?? "", text: result.answer ?? "none" }));
   });
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Aggregations" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
@@ -430,7 +441,10 @@ function start() {
     const names = Object.keys(THEMES);
     setTheme(names[(names.indexOf(savedTheme()) + 1) % names.length]);
   });
-  window.addEventListener("resize", () => { if (state.data) render(); });
+  window.addEventListener("resize", () => {
+    const drawn = document.querySelector(".curve");
+    if (drawn && state.width !== at("results").clientWidth) drawn.replaceWith(curve(state.data.results));
+  });
   at("copy-curl").addEventListener("click", (event) => copy(event.currentTarget, asCurl()));
   at("copy-json").addEventListener("click", (event) => copy(event.currentTarget, asJson()));
   document.addEventListener("keydown", (event) => {

@@ -19,6 +19,7 @@ import surefoot
 from browser import browser_page  # noqa: F401  (a fixture)
 from serving import QUESTION, SOLUTION, served
 from small import LINEAR, write
+from surefoot.calibration import Calibration, FittedOn, Logistic
 from surefoot.serve import Settings
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def test_the_steps_and_their_scores(page: Page, scorer: surefoot.Scorer) -> None
     assert float(page.locator(".numbers dd").first.inner_text()) == pytest.approx(expected.mean, abs=6e-4)
     assert page.locator("svg.curve circle").count() == len(expected.steps)
     assert "first error at step 1" in page.locator("#said").inner_text()
+    assert "in doubt: above 0.500, up to 0.750" in page.locator("#legend").inner_text()
     page.locator("#threshold").fill("0")
+    assert "in doubt: above 0.000, up to 0.500" in page.locator("#legend").inner_text()
     assert page.locator(".verdict").inner_text() == "✓ no error found"
 
 
@@ -111,8 +114,8 @@ def test_every_scale_has_its_own_threshold_and_curve(
     margins, ratios = surefoot.load(folder), surefoot.load(other, family="implicit", family_options=options)
     limits = []
     with served([scorer, margins, ratios]) as (url, _):
-        browser_page.goto(url)
-        browser_page.wait_for_selector(".state.ready")
+        opened(browser_page, url)
+        assert "probability" not in browser_page.locator("body").inner_text()
         for model in (scorer, margins, ratios, scorer):
             browser_page.locator("#model").select_option(model.name)
             score(browser_page, QUESTION, SOLUTION)
@@ -121,6 +124,9 @@ def test_every_scale_has_its_own_threshold_and_curve(
             field = browser_page.locator("#threshold")
             assert float(field.input_value()) == expected.natural_threshold
             limits.append([float(field.get_attribute(name) or "nan") for name in ("min", "max")])
+            legend = browser_page.locator("#legend").inner_text()
+            assert ("probability" in legend) == (expected.scale == "probability")
+            assert ("in doubt" in legend) == (expected.scale != "log_ratio")
             verdict = browser_page.locator(".verdict").inner_text()
             assert ("no error found" in verdict) == (expected.first_error() == -1)
             # No two scores are drawn at one height because they lie beyond the end of the curve.
@@ -143,8 +149,23 @@ def test_two_solutions_side_by_side(page: Page, scorer: surefoot.Scorer) -> None
     means = [scorer.score(QUESTION, text).mean for text in (SOLUTION, other)]
     rows = page.locator("#overview tbody tr").all()
     assert [float(row.locator("td").first.inner_text()) for row in rows] == pytest.approx(means, abs=6e-4)
+
+
+def test_fields_come_and_go_one_at_a_time(page: Page) -> None:
+    page.locator("#solution-0").click()
+    page.keyboard.type("first")
+    for name in ("B", "C"):
+        page.get_by_role("button", name="+ Compare with another solution").click()
+        assert page.evaluate("document.activeElement.id") == f"solution-{'ABC'.index(name)}"
+        page.keyboard.type(name)
     page.get_by_role("button", name="Remove Solution B").click()
-    assert page.locator("#solutions textarea").count() == 1
+    assert page.evaluate("document.activeElement.value") == "C"
+    assert page.get_by_label("Solution B", exact=True).input_value() == "C"
+    page.get_by_role("button", name="Remove Solution B").click()
+    assert page.evaluate("document.activeElement.value") == "first"
+    assert page.get_by_role("button", name="Remove").count() == 0
+    page.keyboard.press("Control+z")
+    assert page.get_by_label("Solution", exact=True).input_value() == ""
 
 
 def test_the_letters_of_close_curves_stay_apart_and_inside(page: Page) -> None:
@@ -223,13 +244,23 @@ def test_text_stays_text(page: Page) -> None:
 
 def test_what_is_not_scored_says_why(page: Page) -> None:
     score(page, QUESTION, "Hello 𝒳.\nStep 1: 3 * 4 = 12.\nFinal Answer: 12\nBye 𝒳 now.")
+    order = [part.get_attribute("class") for part in page.locator("article > *").all()]
+    assert order.index("notes") < order.index("curve") < order.index("steps")
     notes = page.locator(".notes").inner_text()
     assert "“Hello 𝒳.”" in notes
     assert "“Bye 𝒳 now.”" in notes
-    score(page, "x " * 5000, "One.")
+    score(page, "x " * 5000, "One.\nTwo.")
     page.wait_for_selector(".verdict:has-text('not scored')")
     assert "question alone takes" in page.locator(".notes").inner_text()
-    assert page.locator(".value").inner_text() == "past the limit"
+    assert page.locator(".value").all_inner_texts() == ["past the limit"] * 2
+    assert page.locator(".curve").count() == 0
+
+
+def test_calibrated_scores_say_so(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
+    found = Calibration(Logistic(0.3, -0.4), scorer.name, scorer.fingerprint, FittedOn(2, 5, "0" * 64))
+    with served([surefoot.load(scorer.name, calibration=found)]) as (url, _):
+        score(opened(browser_page, url), QUESTION, SOLUTION)
+        assert f"calibrated: {found.name}" in browser_page.locator(".notes").inner_text()
 
 
 def test_nothing_to_score_is_said(page: Page) -> None:
@@ -288,6 +319,20 @@ def test_what_is_copied_says_what_is_shown(mini_page: Page, mini_url: str) -> No
             data["results"][0].pop("seconds")
         assert reply == result
     assert errors == [1, 0, -1]
+
+
+def test_copying_works_without_a_secure_page(page: Page) -> None:
+    # As it is where the page came over plain http from another machine.
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    button = page.locator("#copy-curl")
+    button.click()
+    button.click()
+    assert button.inner_text() == "Copied"
+    assert page.evaluate("document.activeElement.id") == "copy-curl"
+    page.locator("#question").click()
+    page.keyboard.press("Control+v")
+    assert page.locator("#question").input_value().startswith("curl -s ")
+    page.wait_for_selector("#copy-curl:has-text('Copy curl')")
 
 
 def test_small_screens_show_what_came_back(page: Page) -> None:
@@ -380,7 +425,8 @@ def test_the_page_needs_nobody_else(url: str) -> None:
         assert not re.search(r"\son\w+=|style=", text) or name == "page.js"
 
 
-# The contrast of every piece of text with the ground that it stands on, as WCAG 2 computes it.
+# The contrast of every piece of text with the ground that it stands on, as WCAG 2 computes it, and that of the edges of
+# controls, which may be lower.
 CONTRAST = """() => {
   const colour = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
@@ -393,13 +439,25 @@ CONTRAST = """() => {
     }
     return [255, 255, 255];
   };
+  const contrast = (one, other) => {
+    const [dark, bright] = [light(one), light(other)].sort((a, b) => a - b);
+    return (bright + 0.05) / (dark + 0.05);
+  };
   const low = [];
+  const note = (element, what, text, least) => {
+    const ratio = contrast(colour(text), ground(element));
+    if (ratio < least) low.push(`${what} ${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+  };
   for (const element of document.querySelectorAll("body *")) {
     const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
     if (!own || element.closest("[hidden], svg, .unseen, :disabled") || !element.offsetParent) continue;
-    const [one, other] = [light(colour(getComputedStyle(element).color)), light(ground(element))];
-    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-    if (ratio < 4.5) low.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+    note(element, "text", getComputedStyle(element).color, 4.5);
+  }
+  for (const element of document.querySelectorAll("button:enabled, select, textarea")) {
+    if (!element.matches(".primary")) note(element, "edge", getComputedStyle(element).borderTopColor, 3);
+  }
+  for (const element of document.querySelectorAll("textarea")) {
+    note(element, "placeholder", getComputedStyle(element, "::placeholder").color, 4.5);
   }
   return low;
 }"""

@@ -8,6 +8,11 @@ const STATUS = { over_length: "past the limit", not_finite: "not finite" };
 const MARKS = { right: "✓", doubt: "~", wrong: "✗", none: "–" };
 // Between which scores a scale is drawn, and in the middle the one above which a step is right.
 const SCALES = { probability: [0, 0.5, 1], margin: [-1, 0, 1] };
+const MEANINGS = {
+  probability: "A score is the model’s probability that the step is right.",
+  margin: "A score is by how much the step is more likely right than wrong, from -1 to 1.",
+  log_ratio: "A score is a log-ratio of two models, without bounds.",
+};
 const WORDS = { right: "right", doubt: "in doubt", wrong: "wrong", none: "not scored" };
 
 const BAKER = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. How much money does she make?";
@@ -49,22 +54,41 @@ function draw(tag, attributes, text) {
 function fields() { return [...document.querySelectorAll("#solutions textarea")]; }
 
 function setSolutions(texts) {
-  const box = at("solutions");
-  box.replaceChildren();
-  box.classList.toggle("several", texts.length > 1);
-  texts.forEach((text, number) => {
-    const id = `solution-${number}`;
-    const name = texts.length > 1 ? `Solution ${LETTERS[number]}` : "Solution";
-    const head = make("div", { class: "solution-head" }, make("label", { for: id, text: name }));
-    if (texts.length > 1) {
-      const rest = () => setSolutions(fields().map((field) => field.value).filter((_, other) => other !== number));
-      head.append(make("button", { type: "button", class: "quiet small", text: "Remove", "aria-label": `Remove ${name}`, onclick: rest }));
-    }
-    const field = make("textarea", { id, spellcheck: "false", placeholder: "The solution as it was written, step by step" });
-    field.value = text;
-    box.append(head, field);
+  at("solutions").replaceChildren();
+  texts.forEach(addSolution);
+}
+
+function addSolution(text) {
+  const field = make("textarea", { spellcheck: "false", placeholder: "The solution as it was written, step by step" });
+  field.value = text;
+  const button = make("button", { type: "button", class: "quiet small", text: "Remove", onclick: () => removeSolution(box) });
+  const box = make("div", { class: "solution" }, make("div", { class: "solution-head" }, make("label"), button), field);
+  at("solutions").append(box);
+  nameSolutions();
+  return field;
+}
+
+function removeSolution(box) {
+  const neighbour = box.nextElementSibling || box.previousElementSibling;
+  box.remove();
+  nameSolutions();
+  neighbour.querySelector("textarea").focus();
+}
+
+// The fields stay what they are, with what was typed and can be undone; only their names change.
+function nameSolutions() {
+  const boxes = [...at("solutions").children];
+  const several = boxes.length > 1;
+  boxes.forEach((box, place) => {
+    const [label, button, field] = box.querySelectorAll("label, button, textarea");
+    label.textContent = several ? `Solution ${LETTERS[place]}` : "Solution";
+    label.htmlFor = field.id = `solution-${place}`;
+    button.hidden = !several;
+    button.setAttribute("aria-label", `Remove ${label.textContent}`);
   });
-  at("add").hidden = texts.length >= MOST;
+  at("solutions").classList.toggle("several", several);
+  at("add").hidden = boxes.length >= MOST;
+  markAge();
 }
 
 function requestBody() {
@@ -202,7 +226,18 @@ function fitThreshold(results) {
 function kindOf(score) {
   if (score === null) return "none";
   if (score <= threshold()) return "wrong";
-  return score <= (state.range[2] + threshold()) / 2 ? "doubt" : "right";
+  return score <= sure() ? "doubt" : "right";
+}
+
+// Up to here a score above the threshold is in doubt. Without bounds there is nothing between wrong and right.
+function sure() { return state.scale in SCALES ? (state.range[2] + threshold()) / 2 : threshold(); }
+
+function legend() {
+  const [limit, doubt] = [threshold(), sure()].map(number);
+  const lines = { right: `right: above ${doubt}`, doubt: `in doubt: above ${limit}, up to ${doubt}`, wrong: `wrong: ${limit} or less`, none: "not scored" };
+  if (limit === doubt) delete lines.doubt;
+  return [make("li", { class: "meaning", text: MEANINGS[state.scale] }),
+    ...Object.entries(lines).map(([kind, text]) => make("li", {}, make("span", { class: `mark ${kind}`, "aria-hidden": "true", text: MARKS[kind] }), text))];
 }
 
 function firstError(result) {
@@ -224,11 +259,12 @@ function verdict(result) {
 function render() {
   const results = state.data.results;
   at("empty").hidden = true;
+  at("legend").replaceChildren(...legend());
   at("cards").replaceChildren(...results.map(card));
   const several = results.length > 1;
   at("overview").hidden = !several;
   at("overview").className = "card";
-  at("overview").replaceChildren(...(several ? [make("h2", { text: "Side by side" }), curve(results), table(results)] : []));
+  at("overview").replaceChildren(...(several ? [make("h2", { text: "Side by side" }), ...curves(), table(results)] : []));
 }
 
 function card(result, place) {
@@ -237,14 +273,14 @@ function card(result, place) {
   const said = verdict(result);
   const box = make("article", { class: "card result", "aria-label": several ? `Solution ${LETTERS[place]}` : "Result" },
     make("div", { class: "result-head" }, title, make("span", { class: `verdict ${said.kind}`, text: `${MARKS[said.kind]} ${said.text}` })));
+  const notes = notesOn(result, state.body.items[place].solution);
+  if (notes.length) box.append(make("ul", { class: "notes" }, ...notes.map((text) => make("li", { text }))));
   if (result.steps.length) {
     if (!several) box.append(make("dl", { class: "numbers" }, ...AGGREGATIONS.map(([key, name]) =>
       make("div", {}, make("dt", { text: name }), make("dd", { text: number(result[key]) })))));
-    if (result.steps.length > 1 && !several) box.append(curve([result]));
+    if (result.steps.length > 1 && !several) box.append(...curves());
     box.append(make("ol", { class: "steps" }, ...result.steps.map((step, at) => stepRow(step, at, at === firstError(result)))));
   }
-  const notes = notesOn(result, state.body.items[place].solution);
-  if (notes.length) box.append(make("ul", { class: "notes" }, ...notes.map((text) => make("li", { text }))));
   const answer = result.answer === null ? "states no answer" : `answer: ${result.answer}`;
   box.append(make("p", { class: "meta", text: `${answer} · split by ${result.split} · ${result.tokens} tokens · ${result.model}` }));
   return box;
@@ -268,6 +304,7 @@ function notesOn(result, solution) {
   const notes = [];
   if (result.reason) notes.push(result.reason);
   notes.push(...result.warnings);
+  if (result.calibration) notes.push(`The scores are calibrated: ${result.calibration}.`);
   // The service counts characters, this language counts halves of some of them.
   const characters = [...solution];
   for (const [start, end] of result.outside) {
@@ -276,6 +313,12 @@ function notesOn(result, solution) {
   }
   if (result.empty_steps) notes.push(`Empty steps that were dropped: ${result.empty_steps}.`);
   return notes;
+}
+
+// Nothing is drawn where nothing was scored.
+function curves() {
+  const { results } = state.data;
+  return results.some((result) => result.status !== "unscored") ? [curve(results)] : [];
 }
 
 function curve(results) {
@@ -370,21 +413,26 @@ function asJson() {
 }
 
 async function copy(button, text) {
-  const label = button.textContent;
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    // Without https a page may not write to the clipboard; selecting a field and copying still works.
-    const field = make("textarea", { class: "unseen", "aria-hidden": "true" });
-    field.value = text;
-    document.body.append(field);
-    field.select();
-    document.execCommand("copy");
-    field.remove();
-  }
-  button.textContent = "Copied";
-  at("said").textContent = "Copied.";
-  setTimeout(() => { button.textContent = label; }, 1200);
+  let done = true;
+  try { await navigator.clipboard.writeText(text); } catch { done = copySelected(text); }
+  const said = done ? "Copied" : "Not copied";
+  button.dataset.label ??= button.textContent;
+  button.textContent = said;
+  at("said").textContent = `${said}.`;
+  setTimeout(() => { button.textContent = button.dataset.label; }, 1200);
+}
+
+// Without https a page may not write to the clipboard; selecting a field and copying still works.
+function copySelected(text) {
+  const before = document.activeElement;
+  const field = make("textarea", { class: "unseen", "aria-hidden": "true" });
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  before.focus();
+  return done;
 }
 
 // --- the frame ----------------------------------------------------------------------------------------------------
@@ -429,10 +477,7 @@ function start() {
   at("editor").addEventListener("input", markAge);
   at("model").addEventListener("change", scoreAgain);
   at("split").addEventListener("change", scoreAgain);
-  at("add").addEventListener("click", () => {
-    setSolutions([...fields().map((field) => field.value), ""]);
-    fields().at(-1).focus();
-  });
+  at("add").addEventListener("click", () => addSolution("").focus());
   at("threshold").addEventListener("input", () => {
     at("threshold-value").textContent = number(threshold());
     if (state.data) render();

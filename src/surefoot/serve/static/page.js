@@ -373,8 +373,8 @@ function apart(ends, highest, lowest) {
 }
 
 function sample(which) {
-  const svg = draw("svg", { class: "sample", viewBox: "0 0 30 8", "aria-hidden": "true" });
-  svg.append(draw("path", { class: `s${which}`, d: "M0 4H30" }));
+  const svg = draw("svg", { class: "sample", viewBox: "0 0 24 8", "aria-hidden": "true" });
+  svg.append(draw("path", { class: `s${which}`, d: "M0 4H24" }));
   return svg;
 }
 

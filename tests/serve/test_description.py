@@ -49,15 +49,17 @@ def test_what_is_described_is_what_is_done(operation: Any, mode: GenerationMode,
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
-        if mode is GenerationMode.POSITIVE:
-            # Who asks for an answer in no time gets 504, which is right, and tested elsewhere.
-            (case.headers or {}).pop("X-Request-Timeout", None)
-            if isinstance(case.body, dict):
-                case.body.pop("timeout", None)
-        reply = case.call_and_validate(base_url=url, excluded_checks=[positive_data_acceptance])
-        assert reply.status_code < 500
+        reply = case.call(base_url=url)
+        # Who asks for an answer in no time gets 504, which is right, and tested elsewhere.
+        if reply.status_code != 504 or not asks_for_a_time(case):
+            case.validate_response(reply, excluded_checks=[positive_data_acceptance])
+            assert reply.status_code < 500
 
     ask()
+
+
+def asks_for_a_time(case: Any) -> bool:
+    return "X-Request-Timeout" in (case.headers or {}) or (isinstance(case.body, dict) and "timeout" in case.body)
 
 
 def test_every_field_of_a_result_is_described(scorer: surefoot.Scorer) -> None:

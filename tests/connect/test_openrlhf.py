@@ -115,6 +115,18 @@ def test_options_may_be_dicts(checkpoint: Path, lowest: float) -> None:
         assert get_reward(body, **options)["rewards"] == [pytest.approx(lowest, abs=1e-5)]
 
 
+def test_the_file_runs_as_openrlhf_runs_it() -> None:
+    """It is not in sys.modules then, which dataclasses need."""
+    spec = importlib.util.spec_from_file_location(
+        "reward_func", Path(surefoot.__file__).parent / "connect" / "openrlhf.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert callable(module.reward_func)
+
+
 def test_empty_lists_are_answered(scorer: surefoot.Scorer) -> None:
     """With several addresses, OpenRLHF 0.11.0 sends empty lists to all but the first."""
     empty: dict[str, list[Any]] = {"query": [], "prompts": [], "labels": []}

@@ -13,8 +13,7 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from surefoot.connect.gather import Gather
 from surefoot.connect.source import Model, Source, say_once, shared
@@ -46,9 +45,11 @@ NO_RESPONSE = "the query does not begin with its prompt, so the response is not 
 NO_QUESTION = "the expression for the question is not in the prompt"
 
 
-@dataclass(frozen=True)
-class Sample:
-    """What OpenRLHF asks about: a question, the response to it, the reference answer."""
+class Sample(NamedTuple):
+    """What OpenRLHF asks about: a question, the response to it, the reference answer.
+
+    No dataclass: OpenRLHF runs this file without making a module of it that Python could find.
+    """
 
     question: Any
     response: Any

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from surefoot.errors import MissingDependencyError, OptionError, ServiceError, UnreachableError
+from surefoot.serve.settings import is_key
 
 try:
     import httpx
@@ -125,7 +126,7 @@ def _options(url: str, api_key: str | None, timeout: float, connections: int) ->
         raise OptionError("The address of the service holds a password, which would be seen in logs. Use api_key.")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST_TIMEOUT:
         raise OptionError(f"timeout={timeout!r}: give seconds above 0, up to {LONGEST_TIMEOUT}.")
-    if api_key is not None and (not api_key.isascii() or not api_key.isprintable() or " " in api_key or not api_key):
+    if api_key is not None and not is_key(api_key):
         raise OptionError("The key has to be one word of printable ASCII.")
     headers = {"Content-Type": "application/json", "X-Request-Timeout": f"{timeout:g}"}
     if api_key is not None:

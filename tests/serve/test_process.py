@@ -95,12 +95,17 @@ def test_the_thread_that_loads_does_not_stay(checkpoint: Path, monkeypatch: pyte
     assert not any(loader.is_alive() for loader in loaders)
 
 
+def post(caller: socket.socket, length: int, beginning: bytes) -> None:
+    """Sends the head of a request with a body of this length, and the body's beginning."""
+    caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+    caller.sendall(b"Content-Length: %d\r\n\r\n" % length + beginning)
+
+
 @contextmanager
 def unfinished(service: Command) -> Iterator[socket.socket]:
     """Somebody is inside for as long as this lasts: a request whose body does not end."""
     with socket.create_connection(("127.0.0.1", service.port)) as caller:
-        caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
-        caller.sendall(b'Content-Length: 1000\r\n\r\n{"items": [')
+        post(caller, 1000, b'{"items": [')
         until(lambda: "surefoot_requests_inside 1" in httpx.get(f"{service.url}/metrics").text)
         yield caller
 
@@ -137,8 +142,7 @@ def test_a_signal_to_all_processes_counts_once(checkpoint: Path, number: signal.
         until(lambda: sum("Serving small" in line for line in service.lines) == 2, 60)
         with socket.create_connection(("127.0.0.1", service.port)) as caller:
             caller.settimeout(30)
-            caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
-            caller.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body[:20])
+            post(caller, len(body), body[:20])
             time.sleep(0.5)
             service.signal_all(number)
             time.sleep(1.0)
@@ -231,8 +235,7 @@ def test_a_slow_reader_gets_all_of_its_answer(checkpoint: Path) -> None:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         caller.settimeout(60)
         caller.connect(("127.0.0.1", service.port))
-        caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
-        caller.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        post(caller, len(body), body)
         received = caller.recv(4096)
         service.signal(signal.SIGTERM)
         time.sleep(3)

@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from surefoot.connect.gather import Gather
 from surefoot.connect.messages import completion_text, question_of
-from surefoot.connect.source import Model, Source
+from surefoot.connect.source import Model, Source, shared
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
 from surefoot.reward import Reward, RewardResult
 
@@ -63,7 +62,7 @@ def reward_hook(
     return surefoot_reward
 
 
-@cache
+@shared
 def _shared() -> Hook:
     return reward_hook()
 

@@ -204,8 +204,8 @@ async def _get_reward(house: House, body: GetRewardRequest, request: Request) ->
 
 
 async def _pooling(house: House, body: PoolingRequest, request: Request) -> Answer:
-    service = _checked(house, body.model, body.inputs)
-    prompts, rows = await service.pool(body.inputs)
+    service = _checked(house, body.model, body.input)
+    prompts, rows = await service.pool(body.input)
     tokens = sum(len(prompt.ids) for prompt in prompts)
     with house.metrics.lock:
         house.metrics.items.add(len(prompts), model=service.scorer.name, status="scored")

@@ -94,8 +94,7 @@ class _Entry:
     group: tuple[int, ...]
     """The ids of the question: prompts that share them should be computed together."""
     cost: int
-    number: int
-    tag: int
+    number: int = 0
     waiting: bool = True
 
 
@@ -161,8 +160,8 @@ class Batcher:
             tag = self._clock
             for entry in drafts:
                 tag += max(entry.cost, QUANTUM)
-                entry.tag, entry.number = tag, next(self._numbers)
-                heapq.heappush(self._heap, (entry.tag, entry.number, entry))
+                entry.number = next(self._numbers)
+                heapq.heappush(self._heap, (tag, entry.number, entry))
                 self._groups.setdefault(entry.group, {})[entry.number] = entry
             ticket.entries, ticket.left, ticket.waiting = drafts, len(drafts), len(drafts)
             self._waiting_entries += len(drafts)
@@ -202,7 +201,7 @@ class Batcher:
             if prompt.reads:
                 group = prompt.ids[: prompt.prefix]
                 cost = len(prompt.ids) - (prompt.prefix if group in seen else 0)
-                drafts.append(_Entry(ticket, place, prompt, group, cost, 0, 0))
+                drafts.append(_Entry(ticket, place, prompt, group, cost))
                 if group:
                     seen.add(group)
         return drafts

@@ -61,6 +61,11 @@ class Settings:
         return "Settings(...)"  # a key must not reach a log
 
 
+def is_key(text: str) -> bool:
+    """Whether this can be sent as a key: one word of printable ASCII."""
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
+
+
 def read_key(where: str) -> str:
     """The key from a file, or from the environment when `where` is `env`. Never from the command line itself."""
     if where == "env":
@@ -76,6 +81,6 @@ def read_key(where: str) -> str:
             ) from error
         source = "The key file"
     key = key.strip()
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
+    if not is_key(key):
         raise OptionError(f"{source} does not hold a key: one word of printable ASCII.")
     return key

@@ -7,7 +7,7 @@ to read.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -199,7 +199,7 @@ class PoolingRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    input: Annotated[Any, PlainValidator(_prompts), WithJsonSchema(PROMPTS)] = Field(
+    input: Annotated[list[str | list[int]], PlainValidator(_prompts), WithJsonSchema(PROMPTS)] = Field(
         description="Whole prompts, rendered by the caller: texts, or token ids. One score is read at every marker."
     )
     model: str | None = None
@@ -207,11 +207,6 @@ class PoolingRequest(BaseModel):
     encoding_format: Literal["float"] = "float"
     use_activation: Literal[True] | None = None
     truncate_prompt_tokens: None = Field(None, description="Not offered: cutting a prompt loses steps in silence.")
-
-    @property
-    def inputs(self) -> list[str | list[int]]:
-        """As a list, also when a single prompt was given."""
-        return cast("list[str | list[int]]", self.input)
 
 
 class Pooled(BaseModel):

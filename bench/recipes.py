@@ -20,7 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from statistics import fmean, stdev
 
-from surefoot.result import SolutionScore, StepScore
+from surefoot.core.result import SolutionScore, StepScore
 from surefoot.reward import RECIPES, Reward
 from surefoot.watch import THRESHOLDS, signs
 

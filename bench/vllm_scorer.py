@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # vLLM's environment does not have it
-    from surefoot.prompt import Prompt
+    from surefoot.core.prompt import Prompt
 
 ENVIRONMENT = Path(__file__).parent.parent / ".venv-vllm"
 TCMALLOC = Path("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")

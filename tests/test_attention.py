@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import surefoot
+from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
 from surefoot.engine.pack import build_trie
 from surefoot.errors import OptionError
-from surefoot.prompt import Prompt
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 groups = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=10), min_size=1, max_size=8)

@@ -10,7 +10,7 @@ import torch
 
 import surefoot
 from surefoot.compat import DEFAULT_SYSTEM_PROMPT, ProcessRewardScorer, extract_prm_steps
-from surefoot.result import SolutionScore, StepScore
+from surefoot.core.result import SolutionScore, StepScore
 
 KEYS = {
     "step_scores",

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import surefoot
-from serving import served
+from helpers.serving import served
 from surefoot.cli import main
 from surefoot.family import FAMILIES
 

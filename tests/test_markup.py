@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import browser_page  # noqa: F401
+from helpers.browser import browser_page  # noqa: F401
 from surefoot import SolutionScore, StepScore
 from surefoot.markup import BUCKETS, bucket, colour, contrast, escape
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surefoot.core.prompt import Prompt
 from surefoot.engine.pack import Pack, Trie, build_trie
-from surefoot.prompt import Prompt
 
 # Few token values and short lists, so that prompts share prefixes of every shape, repeat, and contain one another.
 ids = st.lists(st.integers(1, 3), min_size=1, max_size=12)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import surefoot
+from surefoot.core.result import SolutionScore, StepScore
 from surefoot.errors import InputError, OptionError
 from surefoot.placement import FORMS, place
-from surefoot.result import SolutionScore, StepScore
 from surefoot.reward import AGGREGATIONS
 from surefoot.split import split
 from surefoot.testing import byte_tokenizer_json, qwen_tokenizer_json

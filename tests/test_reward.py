@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import surefoot
-from surefoot import aggregate
+from surefoot.core import aggregation
+from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore
 from surefoot.errors import InputError, OptionError
-from surefoot.result import NO_STEPS, Scale, SolutionScore, StepScore
 from surefoot.reward import (
     AGGREGATIONS,
     ON_PROBABILITIES,
@@ -207,14 +207,14 @@ def test_soft_minimum_lies_between_the_minimum_and_the_mean() -> None:
     rng = random.Random(0)
     for _ in range(200):
         scores = [rng.random() for _ in range(rng.randint(1, 9))]
-        low, high = min(scores), aggregate.mean(scores)
-        soft = aggregate.soft_minimum(scores, 0.1)
+        low, high = min(scores), aggregation.mean(scores)
+        soft = aggregation.soft_minimum(scores, 0.1)
         assert soft is not None
         assert high is not None
         assert low - 1e-12 <= soft <= high + 1e-12
-        assert aggregate.soft_minimum(scores, 1e-4) == pytest.approx(low, abs=1e-3)
-        assert aggregate.soft_minimum(scores, 1e6) == pytest.approx(high, abs=1e-5)
-    assert aggregate.soft_minimum([0.9, None]) is None
+        assert aggregation.soft_minimum(scores, 1e-4) == pytest.approx(low, abs=1e-3)
+        assert aggregation.soft_minimum(scores, 1e6) == pytest.approx(high, abs=1e-5)
+    assert aggregation.soft_minimum([0.9, None]) is None
 
 
 def test_every_aggregation_of_nothing_is_none() -> None:

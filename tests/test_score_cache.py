@@ -18,8 +18,8 @@ import torch
 
 import surefoot
 from surefoot import score_cache
+from surefoot.core.prompt import Prompt
 from surefoot.errors import CacheError
-from surefoot.prompt import Prompt
 from surefoot.score_cache import WRITE_EVERY, ScoreCache, default_place
 
 ITEMS = [("What is 1 + 1?", ["1 + 1 = 2."]), ("What is 2 + 2?", ["2 + 2 = 4.", "So 4."]), ("What?", [" "])]
@@ -227,7 +227,7 @@ def test_another_dtype_or_system_message_is_computed(checkpoint: Path, scorer: s
 
 CHILD = """
     import sys, time
-    from surefoot.prompt import Prompt
+    from surefoot.core.prompt import Prompt
     from surefoot.score_cache import ScoreCache
     import torch
 

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import surefoot
-from reference import Reference
+from helpers.reference import Reference
 from surefoot.errors import InputError, OptionError, SurefootError
 from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS, Qwen
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.answer import lines, step_labels
+from surefoot.core.solution import Solution, Span
 from surefoot.errors import InputError, OptionError
-from surefoot.solution import Solution, Span
 from surefoot.split import SPLIT_RULES, split
 
 

@@ -140,7 +140,7 @@ def test_it_is_cheap() -> None:
     """A hundred thousand characters of one solution take no longer than splitting them."""
     from time import perf_counter
 
-    from surefoot.result import SolutionScore, StepScore
+    from surefoot.core.result import SolutionScore, StepScore
 
     text = "\n\n".join(f"We add {n} and 1 and get {n + 1}, which is what we want to know." for n in range(2000))
     started = perf_counter()

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import surefoot
-from reference import Reference
+from helpers.reference import Reference
 from surefoot.engine import machine, quantize
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint

@@ -11,10 +11,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from surefoot.core.result import SolutionScore, StepScore
+from surefoot.core.solution import Solution, Step
 from surefoot.errors import SurefootError
-from surefoot.result import SolutionScore, StepScore
 from surefoot.reward import Reward, RewardResult
-from surefoot.solution import Solution, Step
 from surefoot.split import split
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from surefoot.core.solution import Span
 from surefoot.errors import InputError
-from surefoot.solution import Span
 from surefoot.words import CHANGING, CLAUSE, WORKING
 
 AnswerSource = Literal["tags", "final_answer", "hashes", "boxed", "phrase"]

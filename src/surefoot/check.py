@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
 from surefoot.family import Golden
 from surefoot.family.qwen import Qwen
-from surefoot.result import SolutionScore
 from surefoot.scorer import Scorer
 
 

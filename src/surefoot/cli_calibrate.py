@@ -11,8 +11,8 @@ import json
 import sys
 from typing import Any
 
-from surefoot.calibration import METHODS
 from surefoot.cli_eval import DATA, add_shared_options, check_shared_options, measure
+from surefoot.core.calibration import METHODS
 from surefoot.errors import OptionError
 
 DONE, UNSCORED = 0, 1

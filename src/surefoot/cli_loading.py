@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import surefoot
-from surefoot.calibration import Calibration
+from surefoot.core.calibration import Calibration
 from surefoot.mini import NAME
 
 if TYPE_CHECKING:

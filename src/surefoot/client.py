@@ -14,9 +14,9 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError, ServiceError
 from surefoot.pair import Item, read_pair, require_unicode
-from surefoot.result import SolutionScore
 from surefoot.serve.settings import KEY_VARIABLE
 from surefoot.split import SPLIT_RULES
 from surefoot.transport import AsyncTransport, TooLargeError, Transport

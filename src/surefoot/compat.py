@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from surefoot import aggregate
 from surefoot.answer import NUMBER, closing_text, counted_amount, find_answer
+from surefoot.core import aggregation
+from surefoot.core.result import NO_STEPS, SolutionScore
 from surefoot.family.qwen import MARKER, SYSTEM
-from surefoot.result import NO_STEPS, SolutionScore
 from surefoot.split import split
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class ProcessRewardScorer:
         return {
             "step_scores": list(takewhile(lambda score: score is not None, scores)),
             "num_steps": len(scores),
-            "mean_score": aggregate.mean(scores) if scores else 0.0,
-            "min_score": aggregate.minimum(scores) if scores else 0.0,
-            "final_score": aggregate.final(scores) if scores else 0.0,
+            "mean_score": aggregation.mean(scores) if scores else 0.0,
+            "min_score": aggregation.minimum(scores) if scores else 0.0,
+            "final_score": aggregation.final(scores) if scores else 0.0,
             "degraded": result.status != "scored",
             "degraded_reason": "no extractable steps" if result.reason == NO_STEPS else result.reason,
             "padded_steps": padded,

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from surefoot.calibration import Calibration
+from surefoot.core.calibration import Calibration
 from surefoot.engine.attention import choose_attention
 from surefoot.engine.checkpoint import open_checkpoint, open_config
 from surefoot.engine.fingerprint import fingerprint

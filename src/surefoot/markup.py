@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from surefoot.terminal import notes_of
 
 if TYPE_CHECKING:
-    from surefoot.result import Scale, SolutionScore
+    from surefoot.core.result import Scale, SolutionScore
 
 WRONG, MIDDLE, RIGHT = (0xA8, 0x41, 0x0A), (0xEF, 0xE9, 0xDC), (0x1A, 0x5A, 0x96)
 BUCKETS = 11

@@ -31,9 +31,9 @@ from itertools import accumulate, pairwise
 from operator import mul
 from types import MappingProxyType
 
-from surefoot.aggregate import soft_minimum_weights
+from surefoot.core.aggregation import soft_minimum_weights
+from surefoot.core.result import SolutionScore, StepScore
 from surefoot.errors import InputError, OptionError
-from surefoot.result import SolutionScore, StepScore
 from surefoot.reward import ON_PROBABILITIES
 
 Credits = Callable[[Sequence[float]], list[float]]

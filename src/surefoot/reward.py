@@ -15,11 +15,11 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
-from surefoot import aggregate
 from surefoot.answer import find_answer
+from surefoot.core import aggregation
+from surefoot.core.result import NO_STEPS, SolutionScore
 from surefoot.equality import same_answer
 from surefoot.errors import InputError, OptionError
-from surefoot.result import NO_STEPS, SolutionScore
 
 
 @dataclass(frozen=True)
@@ -130,15 +130,15 @@ def _checked(term: Term, value: float | Missing) -> float | Missing:
 
 AGGREGATIONS: Mapping[str, Callable[..., float | None]] = MappingProxyType(
     {
-        "mean": aggregate.mean,
-        "min": aggregate.minimum,
-        "final": aggregate.final,
-        "product": aggregate.product,
-        "geometric-mean": aggregate.geometric_mean,
-        "correct-prefix": aggregate.correct_prefix,
-        "soft-min": aggregate.soft_minimum,
-        "clip": aggregate.clipped,
-        "delta": aggregate.first,
+        "mean": aggregation.mean,
+        "min": aggregation.minimum,
+        "final": aggregation.final,
+        "product": aggregation.product,
+        "geometric-mean": aggregation.geometric_mean,
+        "correct-prefix": aggregation.correct_prefix,
+        "soft-min": aggregation.soft_minimum,
+        "clip": aggregation.clipped,
+        "delta": aggregation.first,
     }
 )
 """How step scores become one number. `delta` is what the differences of neighbouring steps sum to (see `placement`)."""

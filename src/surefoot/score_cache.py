@@ -20,8 +20,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surefoot.core.prompt import Prompt
 from surefoot.errors import CacheError
-from surefoot.prompt import Prompt
 
 if TYPE_CHECKING:
     import torch

@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from surefoot.calibration import Calibration
+from surefoot.core.calibration import Calibration
+from surefoot.core.prompt import Prompt
+from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
+from surefoot.core.solution import Solution
 from surefoot.engine.cache import TreeCache
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError, OptionError
 from surefoot.family import Family, StepValue, TextEncoder
 from surefoot.pair import Item, read_pair, require_unicode
-from surefoot.prompt import Prompt
-from surefoot.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
 from surefoot.score_cache import ScoreCache, Scores
-from surefoot.solution import Solution
 from surefoot.split import split as split_solution
 
 if TYPE_CHECKING:

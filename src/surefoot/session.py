@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from surefoot.core.result import SolutionScore
 from surefoot.engine.cache import TreeCache
 from surefoot.errors import InputError
-from surefoot.result import SolutionScore
 
 if TYPE_CHECKING:
     from surefoot.scorer import Scorer

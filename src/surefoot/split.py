@@ -21,8 +21,8 @@ from surefoot.answer import (
     stated_line,
     step_labels,
 )
+from surefoot.core.solution import Solution, Span, Step
 from surefoot.errors import InputError, OptionError
-from surefoot.solution import Solution, Span, Step
 
 SPLIT_RULES = ("auto", "steps", "paragraphs", "lines")
 _BARE_TAG = re.compile(r"</?(?:think|reasoning|solution|answer)>", re.IGNORECASE)

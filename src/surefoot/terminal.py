@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import TextIO
 
-from surefoot.result import Scale, SolutionScore, StepScore
+from surefoot.core.result import Scale, SolutionScore, StepScore
 
 BAR = 10
 GREEN, YELLOW, RED, GREY, BOLD = "32", "33", "31", "90", "1"

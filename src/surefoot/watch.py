@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from surefoot import aggregate
+from surefoot.core import aggregation
+from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
-from surefoot.result import SolutionScore
 from surefoot.reward import Missing, RewardResult, Term
 
 THRESHOLDS: Mapping[str, float] = MappingProxyType(
@@ -163,7 +163,7 @@ class Watch:
 
     def _pleased(self, results: Sequence[RewardResult]) -> dict[str, float]:
         means = [
-            aggregate.mean(result.score.step_scores)
+            aggregation.mean(result.score.step_scores)
             for result in results
             if result.score is not None and result.score.scale == "probability" and result.terms.get("outcome") == 0.0
         ]

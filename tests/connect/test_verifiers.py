@@ -16,8 +16,8 @@ import pytest
 
 import surefoot
 from surefoot.connect.verifiers import reward_hook, surefoot_rubric
+from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
-from surefoot.result import SolutionScore
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surefoot.calibration import Calibration, Isotonic, Logistic
 from surefoot.cli import main
+from surefoot.core.calibration import Calibration, Isotonic, Logistic
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import calibrate, read_labelled
 from surefoot.evaluate.fit import fit_isotonic, fit_logistic, pool

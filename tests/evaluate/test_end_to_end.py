@@ -20,9 +20,9 @@ import torch
 import surefoot
 from surefoot import evaluate
 from surefoot.cli import main
+from surefoot.core.prompt import Prompt
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError
-from surefoot.prompt import Prompt
 from surefoot.score_cache import ScoreCache
 
 WORDS = ("We add 2 and 3.", "That gives 5.", "So we have 6 in all.", "Hence x = 7.", "The answer is \\boxed{5}.")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from surefoot.core.threshold_sweep import Case, best_threshold, sweep
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import ProcessBenchRow, processbench
-from surefoot.threshold import Case, best_threshold, sweep
 
 
 def row(label: int, scores: list[float | None], split: str = "gsm8k", **more: Any) -> ProcessBenchRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from surefoot.core.threshold_sweep import harmonic_mean
 from surefoot.evaluate.published import (
     PRMBENCH,
     PROCESSBENCH,
@@ -11,7 +12,6 @@ from surefoot.evaluate.published import (
     published_prmbench,
     published_processbench,
 )
-from surefoot.threshold import harmonic_mean
 
 CELLS = [
     pytest.param(*cell, id=f"{row.model}-{split}")

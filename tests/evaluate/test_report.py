@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from browser import browser_page  # noqa: F401
+from helpers.browser import browser_page  # noqa: F401
 from surefoot import evaluate
 from surefoot.cli import main
 from surefoot.errors import InputError, OptionError

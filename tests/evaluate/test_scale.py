@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import surefoot
-from small import CASES, change
+from helpers.small import CASES, change
 from surefoot import evaluate
 from surefoot.errors import InputError
 from surefoot.evaluate.pages import prmbench, processbench

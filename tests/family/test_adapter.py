@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import surefoot
-from small import states, words, write
+from helpers.small import states, words, write
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.errors import CheckpointError, LoadError, OptionError

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import surefoot
-from small import CASES, Case, change
+from helpers.small import CASES, Case, change
+from surefoot.core.solution import Solution
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.family import FAMILIES, find_known
-from surefoot.solution import Solution
 
 QUESTION = "Ann has 3 apples and buys 4 more. How many has she?"
 STEPS = ["She starts with 3 apples.", "She buys 4, so 3 + 4 = 7.", "The answer is 7"]

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-import vocabulary
+from helpers import vocabulary
+from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.family import FAMILIES, Family, TextEncoder, with_options
 from surefoot.family.encoder import _encoder
 from surefoot.family.fover import FIRST_TURN
 from surefoot.family.shepherd import QUESTION, STEPS
 from surefoot.family.turns import LLAMA_SYSTEM, QWEN_SYSTEM
-from surefoot.prompt import Prompt
 from surefoot.testing import qwen_tokenizer_json
 
 VOCABULARIES = {

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import surefoot
-from small import plain, states, write
+from helpers.small import plain, states, write
+from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError
 from surefoot.family.implicit import Implicit
-from surefoot.prompt import Prompt
 from surefoot.score_cache import ScoreCache
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4.", "The answer is: 4"]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import surefoot
-from small import CASES
+from helpers.small import CASES
 from surefoot import evaluate
 from surefoot.check import check
 from surefoot.cli import main
+from surefoot.core.result import SolutionScore, StepScore
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.family import FAMILIES, KNOWN, find_family, find_known, with_options
-from surefoot.result import SolutionScore, StepScore
 from surefoot.terminal import show
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]

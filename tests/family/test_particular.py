@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import surefoot
-from small import CASES, ensemble, make_llemma, plain, states, write
+from helpers.small import CASES, ensemble, make_llemma, plain, states, write
 from surefoot.errors import CheckpointError
 from surefoot.family.chat import numbered
 from surefoot.terminal import show

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import surefoot
-from reference import Reference
+from helpers.reference import Reference
 from surefoot.engine.pack import Pack, build_trie
 
 # Few words: steps of one token, steps and questions that repeat, solutions that continue one another.

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import surefoot
+from surefoot.core.result import SolutionScore, StepScore
 from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.placement import FORMS, place
-from surefoot.result import SolutionScore, StepScore
 from surefoot.reward import RECIPES
 
 AGGREGATES = ("mean", "min", "product", "geometric_mean")

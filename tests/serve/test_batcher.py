@@ -10,8 +10,8 @@ from concurrent.futures import CancelledError
 import pytest
 
 import surefoot
+from surefoot.core.prompt import Prompt
 from surefoot.errors import ServiceError, UnreachableError
-from surefoot.prompt import Prompt
 from surefoot.scorer import Job
 from surefoot.serve.batcher import Batcher, ClosedError, QueueFullError, Slice, TooLargeError
 

@@ -17,9 +17,9 @@ import pytest
 
 import surefoot
 import surefoot.connect.vllm
-from serving import QUESTION, SOLUTION, served
+from helpers.serving import QUESTION, SOLUTION, served
+from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError, ServiceError, UnreachableError
-from surefoot.result import SolutionScore
 from surefoot.serve import Settings
 
 

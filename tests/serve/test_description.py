@@ -12,7 +12,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 import surefoot
-from serving import served
+from helpers.serving import served
 from surefoot.serve import Settings
 from surefoot.serve.openapi import GETS, POSTS, describe
 from surefoot.serve.wire import Result, Step

@@ -16,8 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import surefoot
-from serving import QUESTION, SOLUTION, served
-from small import LINEAR, write
+from helpers.serving import QUESTION, SOLUTION, served
+from helpers.small import LINEAR, write
 from surefoot import answer_worker
 from surefoot.family.qwen import MARKER
 from surefoot.serve import Settings

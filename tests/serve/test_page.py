@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 import surefoot
-from browser import browser_page  # noqa: F401  (a fixture)
-from serving import QUESTION, SOLUTION, served
-from small import LINEAR, write
-from surefoot.calibration import Calibration, FittedOn, Logistic
+from helpers.browser import browser_page  # noqa: F401  (a fixture)
+from helpers.serving import QUESTION, SOLUTION, served
+from helpers.small import LINEAR, write
+from surefoot.core.calibration import Calibration, FittedOn, Logistic
 from surefoot.serve import Settings
 
 if TYPE_CHECKING:

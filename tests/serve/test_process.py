@@ -22,9 +22,9 @@ import httpx
 import pytest
 
 import surefoot
-from serving import Command
-from surefoot.calibration import Calibration, FittedOn, Logistic
+from helpers.serving import Command
 from surefoot.cli import main
+from surefoot.core.calibration import Calibration, FittedOn, Logistic
 from surefoot.errors import OptionError
 from surefoot.serve.server import Plan, load_models, serve
 from surefoot.serve.settings import ModelSource, Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import surefoot
-from serving import QUESTION, SOLUTION, served
+from helpers.serving import QUESTION, SOLUTION, served
 from surefoot.connect.vllm import scorer_on_vllm
 from surefoot.errors import OptionError, ServiceError
 from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS, MARKER

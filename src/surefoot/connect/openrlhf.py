@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from surefoot.connect.gather import Gather
 from surefoot.connect.source import Model, Source, say_once, shared
+from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError
-from surefoot.result import SolutionScore
 from surefoot.reward import Reward, RewardResult
 
 logger = logging.getLogger("surefoot")

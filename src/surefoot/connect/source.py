@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import surefoot
+from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, MissingDependencyError, OptionError
-from surefoot.result import SolutionScore
 from surefoot.reward import Reward, RewardResult, find_recipe
 
 logger = logging.getLogger("surefoot")

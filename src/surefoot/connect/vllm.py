@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from surefoot.core.prompt import Prompt
 from surefoot.errors import OptionError, ServiceError
 from surefoot.loading import with_engine
-from surefoot.prompt import Prompt
 from surefoot.scorer import Scorer
 from surefoot.transport import Transport
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.prompt import Prompt
+from surefoot.core.prompt import Prompt
 
 Indices = NDArray[np.int64]
 

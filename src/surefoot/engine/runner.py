@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
 from surefoot.engine.pack import Indices, Pack, build_trie
 from surefoot.errors import CheckpointError, SurefootError
-from surefoot.prompt import Prompt
 
 logger = logging.getLogger("surefoot")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from surefoot import aggregate
+from surefoot.core import aggregation
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import choose
 from surefoot.evaluate.answers import AnswerBook, Grouping
@@ -28,16 +28,16 @@ from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
 from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, scale_of, score_rows
 
 if TYPE_CHECKING:
-    from surefoot.result import Scale
+    from surefoot.core.result import Scale
     from surefoot.score_cache import ScoreCache
     from surefoot.scorer import Scorer
 
-RULES: Mapping[str, Callable[[aggregate.Scores], float | None]] = {
-    "min": aggregate.minimum,
-    "product": aggregate.product,
-    "mean": aggregate.mean,
-    "final": aggregate.final,
-    "geometric_mean": aggregate.geometric_mean,
+RULES: Mapping[str, Callable[[aggregation.Scores], float | None]] = {
+    "min": aggregation.minimum,
+    "product": aggregation.product,
+    "mean": aggregation.mean,
+    "final": aggregation.final,
+    "geometric_mean": aggregation.geometric_mean,
 }
 
 FOR_PROBABILITIES = ("product", "geometric_mean")

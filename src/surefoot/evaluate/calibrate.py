@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surefoot.calibration import SCALE, Calibration, FittedOn, Map, Method
+from surefoot.core.calibration import SCALE, Calibration, FittedOn, Map, Method
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.fit import fit
 from surefoot.evaluate.interval import Bootstrap

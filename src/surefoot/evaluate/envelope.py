@@ -10,8 +10,8 @@ from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from surefoot.core.result import Scale
     from surefoot.evaluate.reliability import Reliability
-    from surefoot.result import Scale
 
 
 def envelope(

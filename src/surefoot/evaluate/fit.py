@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.calibration import EDGE, METHODS, Isotonic, Logistic, Map, Method
+from surefoot.core.calibration import EDGE, METHODS, Isotonic, Logistic, Map, Method
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.interval import Numbers
 

@@ -23,7 +23,7 @@ from surefoot.evaluate.rows import TWIN, PRMBenchRow, Rows, as_rows, prmbench_ro
 from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, scale_of, score_labelled, threshold_of
 
 if TYPE_CHECKING:
-    from surefoot.result import Scale
+    from surefoot.core.result import Scale
     from surefoot.score_cache import ScoreCache
     from surefoot.scorer import Scorer
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from surefoot.core.threshold_sweep import Case, Stretch, best_threshold, harmonic_mean, sweep
 from surefoot.errors import InputError
 from surefoot.evaluate.envelope import envelope
 from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
@@ -22,10 +23,9 @@ from surefoot.evaluate.published import PublishedProcessBench, published_process
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, as_rows, processbench_rows, usual_split
 from surefoot.evaluate.scoring import calibration_of, judged, name_of, scale_of, score_labelled, threshold_of
-from surefoot.threshold import Case, Stretch, best_threshold, harmonic_mean, sweep
 
 if TYPE_CHECKING:
-    from surefoot.result import Scale
+    from surefoot.core.result import Scale
     from surefoot.score_cache import ScoreCache
     from surefoot.scorer import Scorer
 

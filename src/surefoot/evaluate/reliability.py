@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from surefoot.calibration import EDGE
+from surefoot.core.calibration import EDGE
 from surefoot.errors import OptionError
 from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.scoring import judged

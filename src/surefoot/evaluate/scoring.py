@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from surefoot.core.result import NATURAL_THRESHOLDS, Scale
 from surefoot.errors import InputError, OptionError
-from surefoot.result import NATURAL_THRESHOLDS, Scale
 
 if TYPE_CHECKING:
     from surefoot.evaluate.rows import PRMBenchRow, ProcessBenchRow

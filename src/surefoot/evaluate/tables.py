@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from surefoot.calibration import Logistic
+from surefoot.core.calibration import Logistic
 from surefoot.evaluate.interval import Interval
 from surefoot.terminal import printable
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from surefoot.core.prompt import Prompt
 from surefoot.family.base import Family, config_int
 from surefoot.family.chat import numbered
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.sketch import Sketch
-from surefoot.prompt import Prompt
 
 if TYPE_CHECKING:
     from torch import Tensor

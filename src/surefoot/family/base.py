@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
+from surefoot.core.prompt import Prompt
+from surefoot.core.result import Scale
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.family.encoder import TextEncoder
-from surefoot.prompt import Prompt
-from surefoot.result import Scale
 
 if TYPE_CHECKING:
     from torch import Tensor

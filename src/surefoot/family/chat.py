@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from surefoot.core.prompt import Prompt
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.sketch import Sketch
-from surefoot.prompt import Prompt
 
 LABEL = re.compile(r"[\s*]*Step\s+\d+\s*[:.]", re.IGNORECASE)
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from surefoot.core.prompt import Prompt
+from surefoot.core.result import Scale
 from surefoot.errors import OptionError
 from surefoot.family.base import Family, StepValue
 from surefoot.family.chat import chatml_turn, llama_header, llama_turn, numbered
@@ -22,8 +24,6 @@ from surefoot.family.qwen import SYSTEM
 from surefoot.family.sketch import Sketch
 from surefoot.family.turns import CHATS
 from surefoot.family.words import output_layer
-from surefoot.prompt import Prompt
-from surefoot.result import Scale
 
 if TYPE_CHECKING:
     from torch import Tensor

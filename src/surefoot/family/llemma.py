@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError
 from surefoot.family.base import Family
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.sketch import Sketch
 from surefoot.family.words import output_layer
-from surefoot.prompt import Prompt
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from surefoot.core.prompt import Prompt
 from surefoot.family.calculator import NOTES, notes_on
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.head import TwoClassFamily
-from surefoot.prompt import Prompt
 
 SOLUTION = "<|solution|>"
 STEP = "<|step|>"

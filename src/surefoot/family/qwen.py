@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from surefoot.core.prompt import Prompt
 from surefoot.family.base import Golden
 from surefoot.family.chat import chatml_marked
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.head import TwoClassFamily
-from surefoot.prompt import Prompt
 
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
 MARKER = "<extra_0>"

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from surefoot.core.prompt import Prompt
 from surefoot.family.encoder import TextEncoder
-from surefoot.prompt import Prompt
 
 
 @dataclass

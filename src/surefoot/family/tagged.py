@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from surefoot.core.prompt import Prompt
 from surefoot.family.chat import numbered
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.sketch import Sketch
 from surefoot.family.words import TwoWords
-from surefoot.prompt import Prompt
 
 
 @dataclass(frozen=True)

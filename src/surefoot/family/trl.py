@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from surefoot.core.prompt import Prompt
+from surefoot.core.result import Scale
 from surefoot.errors import OptionError
 from surefoot.family.base import Family, config_int
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.sketch import Sketch
-from surefoot.prompt import Prompt
-from surefoot.result import Scale
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from surefoot.core.prompt import Prompt
 from surefoot.errors import OptionError
 from surefoot.family.chat import chatml_turn, llama_header, llama_turn
 from surefoot.family.encoder import TextEncoder
 from surefoot.family.sketch import Sketch
 from surefoot.family.words import TwoWords
-from surefoot.prompt import Prompt
 
 LLAMA_SYSTEM = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 """What the stock chat template of Llama 3.1 says in the system turn, in front of a system message if there is one."""

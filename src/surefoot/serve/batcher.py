@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
+from surefoot.core.prompt import Prompt
 from surefoot.errors import ServiceError, UnreachableError
-from surefoot.prompt import Prompt
 
 logger = logging.getLogger("surefoot.serve")
 

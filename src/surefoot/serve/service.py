@@ -15,9 +15,9 @@ from functools import partial
 from typing import TypeVar
 
 from surefoot import Scorer, SolutionScore
+from surefoot.core.prompt import Prompt
 from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.pair import Item
-from surefoot.prompt import Prompt
 from surefoot.scorer import Job
 from surefoot.serve.batcher import Batcher, Row, Slice
 from surefoot.serve.settings import Settings

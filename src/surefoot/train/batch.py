@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from surefoot.core.prompt import Prompt
 from surefoot.engine.pack import build_trie
 from surefoot.errors import InputError, OptionError
 from surefoot.family import Family, TextEncoder
-from surefoot.prompt import Prompt
 from surefoot.train.example import WRONG_BELOW, Example
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from surefoot.aggregate import first_error
-from surefoot.threshold import Case, harmonic_mean
-from surefoot.threshold import best_threshold as threshold_with_best_f1
+from surefoot.core.aggregation import first_error
+from surefoot.core.threshold_sweep import Case, harmonic_mean
+from surefoot.core.threshold_sweep import best_threshold as threshold_with_best_f1
 from surefoot.train.example import WRONG_BELOW
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from surefoot.core.result import Scale
 from surefoot.evaluate.interval import Interval
 from surefoot.evaluate.pages import figures
 from surefoot.evaluate.reliability import Reliability
 from surefoot.evaluate.tables import percent, reliability_rows
-from surefoot.result import Scale
 
 KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))
 """What a labelled solution may turn out to be: the filters of the page."""

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import surefoot
 from surefoot import evaluate
-from surefoot.calibration import Calibration, FittedOn, Isotonic, Logistic, Map
 from surefoot.check import check
 from surefoot.cli import main
+from surefoot.core.calibration import Calibration, FittedOn, Isotonic, Logistic, Map
 from surefoot.errors import CalibrationError, OptionError
 from surefoot.score_cache import ScoreCache
 from surefoot.terminal import show

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from surefoot import aggregate
+from surefoot.core import aggregation
+from surefoot.core.solution import Span, StepKind
 from surefoot.errors import InputError
-from surefoot.solution import Span, StepKind
 
 StepStatus = Literal["scored", "over_length", "not_finite"]
 """`over_length`: the step ends past the token limit. `not_finite`: the model gave NaN or infinity."""
@@ -92,28 +92,28 @@ class SolutionScore:
 
     @property
     def mean(self) -> float | None:
-        """See `aggregate.mean`."""
-        return aggregate.mean(self.step_scores)
+        """See `aggregation.mean`."""
+        return aggregation.mean(self.step_scores)
 
     @property
     def min(self) -> float | None:
-        """See `aggregate.minimum`."""
-        return aggregate.minimum(self.step_scores)
+        """See `aggregation.minimum`."""
+        return aggregation.minimum(self.step_scores)
 
     @property
     def final(self) -> float | None:
-        """See `aggregate.final`."""
-        return aggregate.final(self.step_scores)
+        """See `aggregation.final`."""
+        return aggregation.final(self.step_scores)
 
     @property
     def product(self) -> float | None:
-        """See `aggregate.product`. None for scores that are no probabilities."""
-        return aggregate.product(self.step_scores) if self.scale == "probability" else None
+        """See `aggregation.product`. None for scores that are no probabilities."""
+        return aggregation.product(self.step_scores) if self.scale == "probability" else None
 
     @property
     def geometric_mean(self) -> float | None:
-        """See `aggregate.geometric_mean`. None for scores that are no probabilities."""
-        return aggregate.geometric_mean(self.step_scores) if self.scale == "probability" else None
+        """See `aggregation.geometric_mean`. None for scores that are no probabilities."""
+        return aggregation.geometric_mean(self.step_scores) if self.scale == "probability" else None
 
     @property
     def natural_threshold(self) -> float:
@@ -121,12 +121,12 @@ class SolutionScore:
         return NATURAL_THRESHOLDS[self.scale]
 
     def first_error(self, threshold: float | None = None) -> int | None:
-        """See `aggregate.first_error`. Without a threshold the natural one of the scale is used."""
-        return aggregate.first_error(self.step_scores, self.natural_threshold if threshold is None else threshold)
+        """See `aggregation.first_error`. Without a threshold the natural one of the scale is used."""
+        return aggregation.first_error(self.step_scores, self.natural_threshold if threshold is None else threshold)
 
     def correct_prefix(self, threshold: float | None = None) -> float | None:
-        """See `aggregate.correct_prefix`. Without a threshold the natural one of the scale is used."""
-        return aggregate.correct_prefix(self.step_scores, self.natural_threshold if threshold is None else threshold)
+        """See `aggregation.correct_prefix`. Without a threshold the natural one of the scale is used."""
+        return aggregation.correct_prefix(self.step_scores, self.natural_threshold if threshold is None else threshold)
 
     def to_dict(self, threshold: float | None = None) -> dict[str, Any]:
         """Everything, aggregations included, as plain data that JSON can hold. A step is right above `threshold`."""

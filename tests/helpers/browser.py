@@ -2,7 +2,7 @@
 
 Use it in a test module:
 
-    from browser import browser_page  # noqa: F401  (a fixture)
+    from helpers.browser import browser_page  # noqa: F401  (a fixture)
 
     def test_it(browser_page: Page) -> None:
         browser_page.goto(path.as_uri())

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-import vocabulary
-from surefoot.prompt import Prompt
+from helpers import vocabulary
+from surefoot.core.prompt import Prompt
 from surefoot.testing import qwen_config, qwen_shapes, qwen_tokenizer_json, random_tensor
 
 HIDDEN = 32

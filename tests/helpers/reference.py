@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers import Qwen2Config, Qwen2Model
 
-from surefoot.prompt import Prompt
+from surefoot.core.prompt import Prompt
 
 
 class Reference:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from surefoot.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from surefoot.result import SolutionScore
+    from surefoot.core.result import SolutionScore
 
 FORMAT = 1
 """Of the JSON file."""

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from surefoot import aggregate
+from surefoot.core import aggregation
 
 SCORES = [0.9, 0.5, 0.8]
 
@@ -12,24 +12,24 @@ SCORES = [0.9, 0.5, 0.8]
 @pytest.mark.parametrize(
     ("function", "scores", "expected"),
     [
-        (aggregate.mean, SCORES, 2.2 / 3),
-        (aggregate.minimum, SCORES, 0.5),
-        (aggregate.final, SCORES, 0.8),
-        (aggregate.product, SCORES, 0.36),
-        (aggregate.geometric_mean, SCORES, 0.36 ** (1 / 3)),
-        (aggregate.geometric_mean, [0.5, 0.0], 0.0),
-        (aggregate.geometric_mean, [1e-200] * 3, 1e-200),
-        (aggregate.mean, [0.9, None], None),
-        (aggregate.minimum, [0.9, None], None),
-        (aggregate.product, [0.0, None], None),
-        (aggregate.geometric_mean, [None], None),
-        (aggregate.final, [None, 0.7], 0.7),
-        (aggregate.final, [0.7, None], None),
-        (aggregate.mean, [], None),
-        (aggregate.minimum, [], None),
-        (aggregate.final, [], None),
-        (aggregate.product, [], None),
-        (aggregate.geometric_mean, [], None),
+        (aggregation.mean, SCORES, 2.2 / 3),
+        (aggregation.minimum, SCORES, 0.5),
+        (aggregation.final, SCORES, 0.8),
+        (aggregation.product, SCORES, 0.36),
+        (aggregation.geometric_mean, SCORES, 0.36 ** (1 / 3)),
+        (aggregation.geometric_mean, [0.5, 0.0], 0.0),
+        (aggregation.geometric_mean, [1e-200] * 3, 1e-200),
+        (aggregation.mean, [0.9, None], None),
+        (aggregation.minimum, [0.9, None], None),
+        (aggregation.product, [0.0, None], None),
+        (aggregation.geometric_mean, [None], None),
+        (aggregation.final, [None, 0.7], 0.7),
+        (aggregation.final, [0.7, None], None),
+        (aggregation.mean, [], None),
+        (aggregation.minimum, [], None),
+        (aggregation.final, [], None),
+        (aggregation.product, [], None),
+        (aggregation.geometric_mean, [], None),
     ],
 )
 def test_aggregations(function: object, scores: list[float | None], expected: float | None) -> None:
@@ -50,7 +50,7 @@ def test_aggregations(function: object, scores: list[float | None], expected: fl
     ],
 )
 def test_first_error(scores: list[float | None], threshold: float, expected: int | None) -> None:
-    assert aggregate.first_error(scores, threshold) == expected
+    assert aggregation.first_error(scores, threshold) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_first_error(scores: list[float | None], threshold: float, expected: int
     [(SCORES, 1 / 3), ([0.9, 0.9], 1.0), ([0.1, 0.9], 0.0), ([0.9, None], None), ([], None), ([0.9, 0.2, None], 1 / 3)],
 )
 def test_correct_prefix(scores: list[float | None], expected: float | None) -> None:
-    assert aggregate.correct_prefix(scores) == expected
+    assert aggregation.correct_prefix(scores) == expected

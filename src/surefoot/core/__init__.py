@@ -1,0 +1,1 @@
+"""Data types shared by every package: solutions, prompts, results, aggregations and calibrations. No torch."""

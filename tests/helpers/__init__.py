@@ -1,0 +1,1 @@
+"""Shared by the tests: small checkpoints, reference implementations, running servers and a browser."""

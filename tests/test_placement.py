@@ -14,8 +14,8 @@ from surefoot.core.result import SolutionScore, StepScore
 from surefoot.errors import InputError, OptionError
 from surefoot.placement import FORMS, place
 from surefoot.reward import AGGREGATIONS
-from surefoot.split import split
 from surefoot.testing import byte_tokenizer_json, qwen_tokenizer_json
+from surefoot.text.split import split
 
 TEXTS = [
     "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14",

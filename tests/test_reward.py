@@ -28,7 +28,7 @@ from surefoot.reward import (
     process,
     stepped,
 )
-from surefoot.split import split
+from surefoot.text.split import split
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"

@@ -15,7 +15,7 @@ from surefoot.core.result import SolutionScore, StepScore
 from surefoot.core.solution import Solution, Step
 from surefoot.errors import SurefootError
 from surefoot.reward import Reward, RewardResult
-from surefoot.split import split
+from surefoot.text.split import split
 
 if TYPE_CHECKING:
     from surefoot import evaluate

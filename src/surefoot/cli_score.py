@@ -21,8 +21,8 @@ from surefoot.cli_loading import THRESHOLD, add_calibration_options, add_model_o
 from surefoot.errors import InputError
 from surefoot.pair import require_unicode
 from surefoot.records import Entry, file_entries, stream_entries
-from surefoot.split import SPLIT_RULES
 from surefoot.terminal import paint, show, wants_colour
+from surefoot.text.split import SPLIT_RULES
 
 if TYPE_CHECKING:
     from surefoot import SolutionScore

@@ -18,7 +18,7 @@ from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError, ServiceError
 from surefoot.pair import Item, read_pair, require_unicode
 from surefoot.serve.settings import KEY_VARIABLE
-from surefoot.split import SPLIT_RULES
+from surefoot.text.split import SPLIT_RULES
 from surefoot.transport import AsyncTransport, TooLargeError, Transport
 
 PART_BYTES = 1 << 20

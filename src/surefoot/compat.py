@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from surefoot.answer import NUMBER, closing_text, counted_amount, find_answer
 from surefoot.core import aggregation
 from surefoot.core.result import NO_STEPS, SolutionScore
 from surefoot.family.qwen import MARKER, SYSTEM
-from surefoot.split import split
+from surefoot.text.answers import NUMBER, closing_text, counted_amount, find_answer
+from surefoot.text.split import split
 
 if TYPE_CHECKING:
     import torch

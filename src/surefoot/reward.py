@@ -15,11 +15,11 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
-from surefoot.answer import find_answer
 from surefoot.core import aggregation
 from surefoot.core.result import NO_STEPS, SolutionScore
-from surefoot.equality import same_answer
 from surefoot.errors import InputError, OptionError
+from surefoot.text.answers import find_answer
+from surefoot.text.equality import same_answer
 
 
 @dataclass(frozen=True)

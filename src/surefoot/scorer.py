@@ -28,7 +28,7 @@ from surefoot.errors import InputError, OptionError
 from surefoot.family import Family, StepValue, TextEncoder
 from surefoot.pair import Item, read_pair, require_unicode
 from surefoot.score_cache import ScoreCache, Scores
-from surefoot.split import split as split_solution
+from surefoot.text.split import split as split_solution
 
 if TYPE_CHECKING:
     from surefoot.session import Session

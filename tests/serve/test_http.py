@@ -18,12 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
-from surefoot import answer_worker
 from surefoot.family.qwen import MARKER
 from surefoot.serve import Settings
 from surefoot.serve.house import House
 from surefoot.serve.log import JsonLines
 from surefoot.serve.settings import ModelSource, read_key
+from surefoot.text import math_verify_pool
 
 ITEM = {"question": QUESTION, "solution": SOLUTION}
 KEY = "a-key-for-tests"
@@ -208,7 +208,7 @@ def test_a_service_that_cannot_compare_answers_says_so(
 ) -> None:
     (tmp_path / "math_verify.py").write_text("raise ImportError('No module named math_verify')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(answer_worker, "_pool", answer_worker._Pool())
+    monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
     item = {"question": QUESTION, "solution": "Step 1: So it is.\nFinal Answer: x + 1", "gold": "1 + x"}
     sample = {"query": [QUESTION + item["solution"]], "prompts": [QUESTION], "labels": ["1 + x"]}
     for reply in (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.arithmetic import check_arithmetic
+from surefoot.text.arithmetic.equations import check_arithmetic
 from surefoot.train.example import question_key
 from surefoot.train.recipes import (
     KINDS,

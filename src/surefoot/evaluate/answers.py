@@ -1,6 +1,6 @@
 """Which of several answers mean the same.
 
-The rule: answers are compared by `surefoot.equality.same_answer`, each pair once. An answer belongs to the reference if
+The rule: answers are compared by `surefoot.text.equality.same_answer`, each pair once. An answer belongs to the reference if
 it means the same, else to the first answer before it that does. What could not be decided is not the same for a vote,
 and not judged against a reference.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from surefoot.equality import same_answer
 from surefoot.evaluate.choose import NO_ANSWER
+from surefoot.text.equality import same_answer
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
-from surefoot.answer import find_answer
 from surefoot.errors import InputError
 from surefoot.records import Record, read_records
+from surefoot.text.answers import find_answer
 
 PROCESSBENCH_SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")
 

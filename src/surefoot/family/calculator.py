@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from surefoot.arithmetic import check_arithmetic
-from surefoot.expression import Token, numbers_of, tokens_of
+from surefoot.text.arithmetic.equations import check_arithmetic
+from surefoot.text.arithmetic.expression import Token, numbers_of, tokens_of
 
 HOLDS = "<|sums-hold|>"
 """The step has equations that come out, and none that does not."""

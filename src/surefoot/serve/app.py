@@ -38,7 +38,7 @@ from surefoot.serve.reading import Body, RefusedError, read_body, seconds_left
 from surefoot.serve.service import FEW_STEPS, Service
 from surefoot.serve.settings import Settings
 from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest
-from surefoot.split import SPLIT_RULES
+from surefoot.text.split import SPLIT_RULES
 
 logger = logging.getLogger("surefoot.serve")
 

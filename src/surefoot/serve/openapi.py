@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 import surefoot
 from surefoot.reward import RECIPES
 from surefoot.serve import wire
-from surefoot.split import SPLIT_RULES
+from surefoot.text.split import SPLIT_RULES
 
 ERRORS = {
     "400": "The body is not JSON.",

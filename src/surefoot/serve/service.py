@@ -27,7 +27,7 @@ logger = logging.getLogger("surefoot.serve")
 CHUNK_ITEMS = 32
 CHUNK_CHARS = 32_768
 RECIPES = 4
-"""Recipes that may run at a time: comparing answers takes processes of their own, and not many (`answer_worker`)."""
+"""Recipes that may run at a time: comparing answers takes processes of their own, and not many (`text.math_verify_pool`)."""
 FEW_STEPS = 64
 """Steps whose results are made on the spot: handing them to a thread would take longer."""
 ENGINE_FAILED = "The engine could not compute this item. The log of the service says why."

@@ -12,7 +12,7 @@ from surefoot.evaluate.pages import figures
 from surefoot.evaluate.pages.content import Card, Content, Entry, Panel, Table, card
 from surefoot.evaluate.tables import curve_rows, model_of
 from surefoot.markup import ShownStep, classed, escape, steps_html
-from surefoot.split import split
+from surefoot.text.split import split
 
 KINDS = (
     ("missed", "wrong one picked"),

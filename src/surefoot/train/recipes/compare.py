@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from surefoot.arithmetic import check_arithmetic
-from surefoot.expression import numbers_in
+from surefoot.text.arithmetic.equations import check_arithmetic
+from surefoot.text.arithmetic.expression import numbers_in
 from surefoot.train.example import Example, strip_marks
 
 FALSE = 0.0

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from surefoot.arithmetic import check_arithmetic
-from surefoot.expression import evaluate, number_value, numbers_in
+from surefoot.text.arithmetic.equations import check_arithmetic
+from surefoot.text.arithmetic.expression import evaluate, number_value, numbers_in
 from surefoot.train.recipes.worked import (
     NUMBERS,
     Calculation,

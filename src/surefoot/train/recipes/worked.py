@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from surefoot.arithmetic import check_arithmetic
-from surefoot.expression import NUMBER, evaluate, number_value, numbers_in
+from surefoot.text.arithmetic.equations import check_arithmetic
+from surefoot.text.arithmetic.expression import NUMBER, evaluate, number_value, numbers_in
 
 MARK = re.compile(rf"<<([^<>\n=]*)=([^<>\n=]*)>>({NUMBER})?")
 SHOWN_BEFORE = re.compile(r"((?:\.(?=\d)|[\d($])[\d\s+\-*/x×().,$%]{0,200}?)(\s*=\s*\$?\s*)$")

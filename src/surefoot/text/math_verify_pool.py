@@ -29,7 +29,7 @@ MEMORY_LIMIT = 1 << 30
 
 # Not `-m`: that would let a `random.py` in the working directory stand in for the real one. The child gets the
 # caller's own sys.path instead, so that it finds the packages which the caller finds.
-_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from surefoot.answer_worker import main; main()"
+_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from surefoot.text.math_verify_pool import main; main()"
 
 
 def compare(gold: str, target: str, timeout: float) -> bool | None:

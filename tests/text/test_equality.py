@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from surefoot import answer_worker
-from surefoot.equality import same_answer
 from surefoot.errors import InputError, MissingDependencyError, OptionError
+from surefoot.text import math_verify_pool
+from surefoot.text.equality import same_answer
 
 # --- comparing without algebra -------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object) -> None:
         raise AssertionError("a worker was asked")
 
-    monkeypatch.setattr(answer_worker, "compare", refuse)
+    monkeypatch.setattr(math_verify_pool, "compare", refuse)
 
 
 @pytest.mark.usefixtures("no_worker")
@@ -89,7 +89,7 @@ def test_hostile_text_costs_linear_time(unit: str) -> None:
 
 def test_numbers_of_up_to_300_characters_are_compared_here(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(answer_worker, "compare", lambda *args: asked.append(args))
+    monkeypatch.setattr(math_verify_pool, "compare", lambda *args: asked.append(args))
     ones = "1" * 299
     assert same_answer(ones, "0" + ones) is True
     assert same_answer("0" + ones, ones) is True
@@ -176,7 +176,7 @@ def test_an_endless_comparison_is_not_decided() -> None:
 @needs_math_verify
 @pytest.mark.skipif(os.name == "nt", reason="reads a signal")
 def test_the_caller_ends_a_comparison_itself() -> None:
-    worker = answer_worker._Worker()
+    worker = math_verify_pool._Worker()
     try:
         assert worker.wait_until_ready()
         # The worker's own alarm, which would hide that the caller no longer kills, is set too late to ring first.
@@ -196,7 +196,7 @@ def test_no_code_is_run(tmp_path: Any) -> None:
 
 
 def workers() -> list[int]:
-    return [worker._process.pid for worker in answer_worker._pool._all]
+    return [worker._process.pid for worker in math_verify_pool._pool._all]
 
 
 @needs_math_verify
@@ -240,14 +240,14 @@ def test_many_threads_may_ask_at_once() -> None:
     with ThreadPoolExecutor(32) as threads:
         verdicts = list(threads.map(ask, range(32)))
     assert verdicts == [None if at % 8 == 0 else bool(at % 2) for at in range(32)]
-    assert len(workers()) <= answer_worker.POOL_SIZE
+    assert len(workers()) <= math_verify_pool.POOL_SIZE
 
 
 @needs_math_verify
 def test_waiting_for_a_worker_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_worker, "WAIT_LIMIT", 0.2)
-    pool = answer_worker._Pool()
-    held = [pool._free.acquire(timeout=1) for _ in range(answer_worker.POOL_SIZE)]
+    monkeypatch.setattr(math_verify_pool, "WAIT_LIMIT", 0.2)
+    pool = math_verify_pool._Pool()
+    held = [pool._free.acquire(timeout=1) for _ in range(math_verify_pool.POOL_SIZE)]
     assert all(held)
     began = time.monotonic()
     assert pool.compare("x", "y", 5.0) is None
@@ -284,10 +284,10 @@ on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read
 def test_no_worker_outlives_its_caller() -> None:
     code = """
         import os, sys
-        from surefoot.equality import same_answer
+        from surefoot.text.equality import same_answer
         assert same_answer("x+1", "1+x", timeout=30) is True
-        from surefoot import answer_worker
-        print(*[worker._process.pid for worker in answer_worker._pool._all], flush=True)
+        from surefoot.text import math_verify_pool
+        print(*[worker._process.pid for worker in math_verify_pool._pool._all], flush=True)
         END
     """
     quiet = run(code.replace("END", ""))
@@ -314,7 +314,7 @@ def test_a_worker_has_its_own_session_and_a_memory_limit() -> None:
         assert os.getsid(pid) == pid
         with open(f"/proc/{pid}/limits") as limits:
             space = next(line for line in limits if line.startswith("Max address space"))
-        assert space.split()[3] == str(answer_worker.MEMORY_LIMIT)
+        assert space.split()[3] == str(math_verify_pool.MEMORY_LIMIT)
 
 
 @needs_math_verify
@@ -322,12 +322,12 @@ def test_a_worker_has_its_own_session_and_a_memory_limit() -> None:
 def test_it_works_after_a_fork_and_in_a_thread() -> None:
     done = run("""
         import os, threading, time
-        from surefoot.equality import same_answer
-        from surefoot import answer_worker
+        from surefoot.text.equality import same_answer
+        from surefoot.text import math_verify_pool
         assert same_answer("x+1", "1+x", timeout=30) is True
         # Every worker is busy when the process forks: the child must not wait for threads that it does not have.
         endless = threading.Thread(target=same_answer, args=("5", "9^{9^{9^{9}}}"), kwargs={"timeout": 4})
-        busy = [endless] + [threading.Thread(target=answer_worker._pool._free.acquire) for _ in range(8)]
+        busy = [endless] + [threading.Thread(target=math_verify_pool._pool._free.acquire) for _ in range(8)]
         for thread in busy:
             thread.daemon = True
             thread.start()
@@ -339,8 +339,8 @@ def test_it_works_after_a_fork_and_in_a_thread() -> None:
             thread.start(); thread.join()
             os._exit(0 if verdicts == [True] else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        for _ in range(answer_worker.POOL_SIZE):
-            answer_worker._pool._free.release()
+        for _ in range(math_verify_pool.POOL_SIZE):
+            math_verify_pool._pool._free.release()
         assert same_answer("x+2", "2+x", timeout=30) is True
     """)
     assert done.returncode == 0, done.stderr
@@ -354,10 +354,10 @@ def test_it_works_without_standard_streams(tmp_path: Any) -> None:
         import os
         for fd in (0, 1, 2):
             os.close(fd)
-        from surefoot.equality import same_answer
+        from surefoot.text.equality import same_answer
         verdicts = [same_answer("x+1", "1+x", timeout=30)]
-        from surefoot import answer_worker
-        pipes = [p.fileno() for w in answer_worker._pool._all for p in (w._process.stdin, w._process.stdout)]
+        from surefoot.text import math_verify_pool
+        pipes = [p.fileno() for w in math_verify_pool._pool._all for p in (w._process.stdin, w._process.stdout)]
         verdicts.append(same_answer("5", "9^{{9^{{9^{{9}}}}}}", timeout=0.3))
         open({str(result)!r}, "w").write(repr((verdicts, len(pipes), min(pipes) > 2)))
     """)
@@ -372,7 +372,7 @@ def test_files_in_the_working_directory_are_not_imported(tmp_path: Any) -> None:
     script = tmp_path / "elsewhere" / "script.py"
     script.parent.mkdir()
     # A script without a __main__ guard: a worker that imported it again would start workers without end.
-    script.write_text("from surefoot.equality import same_answer\nprint(same_answer('x+1', '1+x', timeout=30))\n")
+    script.write_text("from surefoot.text.equality import same_answer\nprint(same_answer('x+1', '1+x', timeout=30))\n")
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout == "True\n", done.stderr
 
@@ -380,7 +380,7 @@ def test_files_in_the_working_directory_are_not_imported(tmp_path: Any) -> None:
 def test_a_missing_package_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "math_verify.py").write_text("raise ImportError('No module named math_verify')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(answer_worker, "_pool", answer_worker._Pool())
+    monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
     with pytest.raises(MissingDependencyError) as caught:
         same_answer("x+1", "1+x")
     assert str(caught.value) == (
@@ -390,14 +390,14 @@ def test_a_missing_package_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_interpreter_without_a_path_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_worker, "_pool", answer_worker._Pool())
+    monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(OptionError, match=r"sys\.executable is empty here"):
         same_answer("x+1", "1+x")
 
 
 def test_a_worker_that_cannot_start_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_worker, "_pool", answer_worker._Pool())
+    monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert same_answer("x+1", "1+x") is None
     monkeypatch.setattr(sys, "executable", "/bin/true")

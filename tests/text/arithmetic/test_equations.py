@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.arithmetic import check_arithmetic
-from surefoot.expression import evaluate, number_value, numbers_in
+from surefoot.text.arithmetic.equations import check_arithmetic
+from surefoot.text.arithmetic.expression import evaluate, number_value, numbers_in
 
 TRUE = [
     "12 * 3 = 36", "12*3=36", "12 x 3 = 36", "3x2=6", "12 × 3 = 36", "12 · 3 = 36", "12 * 3 == 36",

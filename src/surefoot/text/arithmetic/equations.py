@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from surefoot.expression import LONGEST_RUN, CannotTell, Parser, Token, joins, number_value, tokens_of
-from surefoot.side import Side, closing_side, is_bare, opening_side
-from surefoot.words import CHANGING, MEASURES, MONEY, ROUNDING
+from surefoot.text.arithmetic.expression import LONGEST_RUN, CannotTell, Parser, Token, joins, number_value, tokens_of
+from surefoot.text.arithmetic.operands import Side, closing_side, is_bare, opening_side
+from surefoot.text.arithmetic.words import CHANGING, MEASURES, MONEY, ROUNDING
 
 PRINTED_DECIMALS = 10
 """So many decimals are those of a program, which computes with about sixteen digits."""

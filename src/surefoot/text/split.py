@@ -11,7 +11,9 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from surefoot.answer import (
+from surefoot.core.solution import Solution, Span, Step
+from surefoot.errors import InputError, OptionError
+from surefoot.text.answers import (
     Answer,
     answer_in_passing,
     answer_lines,
@@ -21,8 +23,6 @@ from surefoot.answer import (
     stated_line,
     step_labels,
 )
-from surefoot.core.solution import Solution, Span, Step
-from surefoot.errors import InputError, OptionError
 
 SPLIT_RULES = ("auto", "steps", "paragraphs", "lines")
 _BARE_TAG = re.compile(r"</?(?:think|reasoning|solution|answer)>", re.IGNORECASE)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.answer import Answer, clean_answer, closing_text, find_answer
 from surefoot.errors import InputError
+from surefoot.text.answers import Answer, clean_answer, closing_text, find_answer
 
 # text, value, the statement, source
 FOUND: list[tuple[str, str, str, str]] = [

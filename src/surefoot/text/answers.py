@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from surefoot.core.solution import Span
 from surefoot.errors import InputError
-from surefoot.words import CHANGING, CLAUSE, WORKING
+from surefoot.text.arithmetic.words import CHANGING, CLAUSE, WORKING
 
 AnswerSource = Literal["tags", "final_answer", "hashes", "boxed", "phrase"]
 

@@ -9,8 +9,16 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from surefoot.answer import BOX_TOKEN, NUMBER, TEXT_COMMAND, clean_answer, counted_amount, prose_words, require_text
 from surefoot.errors import OptionError
+from surefoot.text.answers import (
+    BOX_TOKEN,
+    NUMBER,
+    TEXT_COMMAND,
+    clean_answer,
+    counted_amount,
+    prose_words,
+    require_text,
+)
 
 MAX_TIMEOUT = 3600.0
 MAX_COMPARED_CHARS = 2000
@@ -46,7 +54,7 @@ def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
 
     math-verify runs in a child process that is killed once `timeout` seconds have passed, so the limit holds for any
     input, in any thread, without signals. Starting a worker and waiting for a free one are not charged to `timeout`;
-    each has a limit of its own (see `surefoot.answer_worker`), so that no thread waits for ever. Answers longer than
+    each has a limit of its own (see `surefoot.text.math_verify_pool`), so that no thread waits for ever. Answers longer than
     2,000 characters that are not equal as text give None at once.
     """
     require_text(a, "same_answer() compares two strings")
@@ -64,9 +72,9 @@ def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
     if decided is not None:
         return decided
     # Imported here: only callers that need math-verify pay for subprocess and the hooks around fork and exit.
-    from surefoot import answer_worker
+    from surefoot.text import math_verify_pool
 
-    return answer_worker.compare(gold, target, float(timeout))
+    return math_verify_pool.compare(gold, target, float(timeout))
 
 
 def _normal(raw: str) -> str:

@@ -11,8 +11,28 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from surefoot.expression import CLOSING, LONGEST_RUN, OPENING, Token, closes, is_expression, joins, opens
-from surefoot.words import CHANGING, CLAIMS, CLAUSE, LINKS, MEASURES, NUMBERED, QUALIFIED, SHORT, WORKING, words_of
+from surefoot.text.arithmetic.expression import (
+    CLOSING,
+    LONGEST_RUN,
+    OPENING,
+    Token,
+    closes,
+    is_expression,
+    joins,
+    opens,
+)
+from surefoot.text.arithmetic.words import (
+    CHANGING,
+    CLAIMS,
+    CLAUSE,
+    LINKS,
+    MEASURES,
+    NUMBERED,
+    QUALIFIED,
+    SHORT,
+    WORKING,
+    words_of,
+)
 
 
 class Side(NamedTuple):

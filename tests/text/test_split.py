@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.answer import lines, step_labels
 from surefoot.core.solution import Solution, Span
 from surefoot.errors import InputError, OptionError
-from surefoot.split import SPLIT_RULES, split
+from surefoot.text.answers import lines, step_labels
+from surefoot.text.split import SPLIT_RULES, split
 
 
 def texts(solution: Solution) -> list[str]:
@@ -376,7 +376,7 @@ def test_time_grows_with_the_text_and_no_faster() -> None:
 
 def test_import_is_light() -> None:
     code = (
-        "import sys, surefoot.split, surefoot.equality;"
+        "import sys, surefoot.text.split, surefoot.text.equality;"
         "print(sorted({'torch', 'transformers', 'sympy', 'math_verify', 'subprocess', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,1 @@
+"""Reading text: splitting into steps, final answers, equality of answers and arithmetic. No torch."""

@@ -1,0 +1,1 @@
+"""Exact arithmetic over the equations that a text states."""

@@ -37,9 +37,9 @@ ABOUT = (
 
 
 def _run(options: argparse.Namespace) -> int:
+    from surefoot.data.output import check_place
     from surefoot.evaluate import calibrate, read_labelled
     from surefoot.evaluate.calibrate import check_folds
-    from surefoot.evaluate.place import check_place
 
     check_shared_options(options)
     check_place("calibration", options.out)

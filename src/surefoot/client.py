@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 from surefoot.core.result import SolutionScore
+from surefoot.data.items import Item, read_pair, require_unicode
 from surefoot.errors import InputError, OptionError, ServiceError
-from surefoot.pair import Item, read_pair, require_unicode
 from surefoot.serve.settings import KEY_VARIABLE
 from surefoot.text.split import SPLIT_RULES
 from surefoot.transport import AsyncTransport, TooLargeError, Transport

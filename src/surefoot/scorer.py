@@ -22,11 +22,11 @@ from surefoot.core.calibration import Calibration
 from surefoot.core.prompt import Prompt
 from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
 from surefoot.core.solution import Solution
+from surefoot.data.items import Item, read_pair, require_unicode
 from surefoot.engine.cache import TreeCache
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError, OptionError
 from surefoot.family import Family, StepValue, TextEncoder
-from surefoot.pair import Item, read_pair, require_unicode
 from surefoot.score_cache import ScoreCache, Scores
 from surefoot.text.split import split as split_solution
 

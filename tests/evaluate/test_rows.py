@@ -120,7 +120,7 @@ def test_broken_files(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def read_processbench_raw(file: Path) -> list[Any]:
-    from surefoot.records import read_records
+    from surefoot.data.records import read_records
 
     return list(read_records(file))
 

@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
+from surefoot.data.records import Record, read_records
 from surefoot.errors import InputError
-from surefoot.records import Record, read_records
 from surefoot.text.answers import find_answer
 
 PROCESSBENCH_SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")

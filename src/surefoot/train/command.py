@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surefoot.data.records import split_name
 from surefoot.errors import OptionError
-from surefoot.records import split_name
 
 if TYPE_CHECKING:
     from surefoot.train.example import Example

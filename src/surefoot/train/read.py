@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from surefoot.data.records import read_records
 from surefoot.errors import InputError, OptionError
-from surefoot.records import read_records
 from surefoot.train.example import (
     Example,
     from_label,

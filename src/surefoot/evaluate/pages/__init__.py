@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from surefoot.data.output import check_place
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.best_of_n import BestOfNResult
-from surefoot.evaluate.place import check_place
 from surefoot.evaluate.prmbench import PRMBenchResult
 from surefoot.evaluate.processbench import ProcessBenchResult
 

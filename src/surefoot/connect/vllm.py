@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
+from surefoot.client.transport import Transport
 from surefoot.core.prompt import Prompt
 from surefoot.errors import OptionError, ServiceError
 from surefoot.loading import with_engine
 from surefoot.scorer import Scorer
-from surefoot.transport import Transport
 
 PART_TOKENS = 32_768
 """Tokens of one request to vLLM, at most, unless a single prompt has more."""

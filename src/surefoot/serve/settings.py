@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from surefoot.client.api_key import KEY_VARIABLE, is_key
 from surefoot.errors import OptionError
-
-KEY_VARIABLE = "SUREFOOT_API_KEY"
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,6 @@ class Settings:
 
     def __repr__(self) -> str:
         return "Settings(...)"  # a key must not reach a log
-
-
-def is_key(text: str) -> bool:
-    """Whether this can be sent as a key: one word of printable ASCII."""
-    return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
 def read_key(where: str) -> str:

@@ -14,12 +14,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from surefoot.client.api_key import KEY_VARIABLE
+from surefoot.client.transport import AsyncTransport, TooLargeError, Transport
 from surefoot.core.result import SolutionScore
 from surefoot.data.items import Item, read_pair, require_unicode
 from surefoot.errors import InputError, OptionError, ServiceError
-from surefoot.serve.settings import KEY_VARIABLE
 from surefoot.text.split import SPLIT_RULES
-from surefoot.transport import AsyncTransport, TooLargeError, Transport
 
 PART_BYTES = 1 << 20
 """Text of one request, at most, unless a single item has more."""

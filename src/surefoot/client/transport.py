@@ -13,8 +13,8 @@ import threading
 import time
 from typing import Any
 
+from surefoot.client.api_key import is_key
 from surefoot.errors import MissingDependencyError, OptionError, ServiceError, UnreachableError
-from surefoot.serve.settings import is_key
 
 try:
     import httpx

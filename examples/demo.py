@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import surefoot
-from surefoot.terminal import BOLD, GREY, paint, show, wants_colour
+from surefoot.display.terminal import BOLD, GREY, paint, show, wants_colour
 
 BAKERY = (
     "A bakery sells rolls for $2 each and loaves of bread for $4 each. On Monday it sold 12 rolls and 5 loaves, and it "

@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 from surefoot.cli_loading import THRESHOLD, add_calibration_options, add_model_options, load_model, threshold
 from surefoot.data.items import require_unicode
 from surefoot.data.records import Entry, file_entries, stream_entries
+from surefoot.display.terminal import paint, show, wants_colour
 from surefoot.errors import InputError
-from surefoot.terminal import paint, show, wants_colour
 from surefoot.text.split import SPLIT_RULES
 
 if TYPE_CHECKING:

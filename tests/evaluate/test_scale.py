@@ -12,10 +12,10 @@ import torch
 import surefoot
 from helpers.small import CASES, change
 from surefoot import evaluate
+from surefoot.display.html import bucket
 from surefoot.errors import InputError
 from surefoot.evaluate.pages import prmbench, processbench
 from surefoot.evaluate.pages.content import thresholds
-from surefoot.markup import bucket
 from surefoot.score_cache import ScoreCache
 
 ROWS: list[dict[str, Any]] = [

@@ -14,9 +14,9 @@ from surefoot import evaluate
 from surefoot.check import check
 from surefoot.cli import main
 from surefoot.core.result import SolutionScore, StepScore
+from surefoot.display.terminal import show
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.family import FAMILIES, KNOWN, find_family, find_known, with_options
-from surefoot.terminal import show
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]
 

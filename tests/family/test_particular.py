@@ -11,9 +11,9 @@ import torch
 
 import surefoot
 from helpers.small import CASES, ensemble, make_llemma, plain, states, write
+from surefoot.display.terminal import show
 from surefoot.errors import CheckpointError
 from surefoot.family.chat import numbered
-from surefoot.terminal import show
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]
 

@@ -177,6 +177,6 @@ class SolutionScore:
 
     def _repr_html_(self) -> str:
         """How a notebook shows it."""
-        from surefoot.markup import solution_html
+        from surefoot.display.html import solution_html
 
         return solution_html(self)

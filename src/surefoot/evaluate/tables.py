@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from surefoot.core.calibration import Logistic
+from surefoot.display.terminal import printable
 from surefoot.evaluate.interval import Interval
-from surefoot.terminal import printable
 
 if TYPE_CHECKING:
     from surefoot.evaluate.best_of_n import BestOfNResult, Curve

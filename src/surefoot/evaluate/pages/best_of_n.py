@@ -7,11 +7,11 @@ wrong and a right one was there, the right one that the rule ranked highest.
 from __future__ import annotations
 
 from surefoot.core.result import Scale
+from surefoot.display.html import ShownStep, classed, escape, steps_html
 from surefoot.evaluate.best_of_n import BestOfNResult, Candidate, Curve
 from surefoot.evaluate.pages import figures
 from surefoot.evaluate.pages.content import Card, Content, Entry, Panel, Table, card
 from surefoot.evaluate.tables import curve_rows, model_of
-from surefoot.markup import ShownStep, classed, escape, steps_html
 from surefoot.text.split import split
 
 KINDS = (

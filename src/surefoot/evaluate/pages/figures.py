@@ -13,11 +13,11 @@ from io import StringIO
 from typing import Any
 from zlib import crc32
 
+from surefoot.display.html import escape
 from surefoot.errors import MissingDependencyError
 from surefoot.evaluate.best_of_n import BestOfNResult, Curve
 from surefoot.evaluate.interval import Interval
 from surefoot.evaluate.reliability import Reliability
-from surefoot.markup import escape
 
 # Stand-ins for the page's variables; matplotlib wants real colours.
 INK, FAINT, LINE = "#010101", "#020202", "#030303"

@@ -14,8 +14,8 @@ from hashlib import sha256
 from importlib.resources import files
 
 import surefoot
+from surefoot.display.html import BUCKETS, clean, colour, escape, style_sheet
 from surefoot.evaluate.pages.content import Card, Content, Panel, Table
-from surefoot.markup import BUCKETS, clean, colour, escape, style_sheet
 
 
 def page(content: Content) -> str:

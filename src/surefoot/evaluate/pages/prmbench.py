@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from surefoot.core.result import Scale
+from surefoot.display.html import ShownStep, classed, escape, steps_html
 from surefoot.evaluate.pages import figures
 from surefoot.evaluate.pages.content import (
     KINDS,
@@ -26,7 +27,6 @@ from surefoot.evaluate.prmbench import Decisions, PRMBenchResult, has_gap
 from surefoot.evaluate.rows import TWIN, PRMBenchRow
 from surefoot.evaluate.scoring import Scored, judged
 from surefoot.evaluate.tables import class_rows, model_of
-from surefoot.markup import ShownStep, classed, escape, steps_html
 
 NAMES = {"missed": "error missed", "alarm": "false alarm", "right": "right", "unscored": "unscored"}
 POINTS = 200

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from surefoot.core.result import Scale
+from surefoot.display.html import ShownStep, classed, escape, steps_html
 from surefoot.evaluate.pages import figures
 from surefoot.evaluate.pages.content import (
     KINDS,
@@ -27,7 +28,6 @@ from surefoot.evaluate.processbench import GroupResult, Judgement, ProcessBenchR
 from surefoot.evaluate.reliability import known_steps
 from surefoot.evaluate.scoring import judged
 from surefoot.evaluate.tables import DASH, model_of, percent
-from surefoot.markup import ShownStep, classed, escape, steps_html
 
 KIND_OF = {"missed": "missed", "late": "missed", "false_alarm": "alarm", "early": "alarm", "right": "right"}
 OUTCOMES = {

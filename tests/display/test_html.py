@@ -12,7 +12,7 @@ import pytest
 
 from helpers.browser import browser_page  # noqa: F401
 from surefoot import SolutionScore, StepScore
-from surefoot.markup import BUCKETS, bucket, colour, contrast, escape
+from surefoot.display.html import BUCKETS, bucket, colour, contrast, escape
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

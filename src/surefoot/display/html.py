@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from surefoot.terminal import notes_of
+from surefoot.display.terminal import notes_of
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale, SolutionScore

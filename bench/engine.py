@@ -32,7 +32,7 @@ from transformers import Qwen2Config, Qwen2Model
 import surefoot
 from rollouts import Group, load_groups
 from surefoot.core.prompt import Prompt
-from surefoot.engine.pack import build_trie
+from surefoot.engine.trie import build_trie
 from surefoot.testing import write_qwen_checkpoint
 
 SIZES_HALF_B = {

@@ -58,7 +58,7 @@ class ProcessRewardScorer:
         pad_missing: bool = False,
     ) -> None:
         """Loads the model once. 4-bit loading happens on CUDA only; elsewhere the model is loaded unquantised."""
-        from surefoot.engine.machine import choose_device
+        from surefoot.engine.hardware import choose_device
         from surefoot.loading import load
 
         self.model_name = model_name

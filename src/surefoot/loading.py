@@ -22,8 +22,8 @@ from surefoot.core.calibration import Calibration
 from surefoot.engine.attention import choose_attention
 from surefoot.engine.checkpoint import open_checkpoint, open_config
 from surefoot.engine.fingerprint import fingerprint
-from surefoot.engine.machine import choose_device, choose_dtype
-from surefoot.engine.quantize import QUANTIZATIONS, Quantization, require
+from surefoot.engine.hardware import choose_device, choose_dtype
+from surefoot.engine.quantization import QUANTIZATIONS, Quantization, require
 from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError

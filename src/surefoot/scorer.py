@@ -23,7 +23,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
 from surefoot.core.solution import Solution
 from surefoot.data.items import Item, read_pair, require_unicode
-from surefoot.engine.cache import TreeCache
+from surefoot.engine.kv_cache import TreeCache
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError, OptionError
 from surefoot.family import Family, StepValue, TextEncoder

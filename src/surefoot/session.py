@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from surefoot.core.result import SolutionScore
-from surefoot.engine.cache import TreeCache
+from surefoot.engine.kv_cache import TreeCache
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import surefoot
 from helpers.reference import Reference
-from surefoot.engine.pack import Pack, build_trie
+from surefoot.engine.trie import Pack, build_trie
 
 # Few words: steps of one token, steps and questions that repeat, solutions that continue one another.
 steps = st.lists(st.sampled_from(["so", "one", "1 + 1 = 2", "x", "\n", "。", "the rest"]), min_size=1, max_size=4)

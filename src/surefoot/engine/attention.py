@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from surefoot.engine.pack import Pack
+from surefoot.engine.trie import Pack
 from surefoot.errors import OptionError
 
 logger = logging.getLogger("surefoot")

@@ -45,7 +45,7 @@ class TensorPlace:
                 return _unpickle(self.file)[self.name]
             with safe_open(self.file, framework="pt") as file:
                 if self.packed:
-                    from surefoot.engine.packed import CODES, SCALES, unpack
+                    from surefoot.engine.packed_weights import CODES, SCALES, unpack
 
                     return unpack(file.get_tensor(self.name + CODES), file.get_tensor(self.name + SCALES))
                 tensor: Tensor = file.get_tensor(self.name)
@@ -109,7 +109,7 @@ def open_checkpoint(model: str | Path, revision: str | None = None, base: str | 
     """
     folder = _find_folder(model, revision)
     if (folder / "adapter_config.json").is_file() and not _has_weights(folder):
-        from surefoot.engine.adapter import open_adapter
+        from surefoot.engine.lora import open_adapter
 
         return open_adapter(folder, base)
     if base is not None:
@@ -204,7 +204,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def list_tensors(file: Path) -> dict[str, TensorPlace]:
     """The tensors in a file, by name."""
-    from surefoot.engine.packed import CODES, SCALES, shape_of
+    from surefoot.engine.packed_weights import CODES, SCALES, shape_of
 
     if file.suffix == ".bin":
         return {name: TensorPlace(file, name, tuple(tensor.shape)) for name, tensor in _unpickle(file).items()}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
-from surefoot.engine.pack import Indices, Pack, build_trie
+from surefoot.engine.trie import Indices, Pack, build_trie
 from surefoot.errors import CheckpointError, SurefootError
 
 logger = logging.getLogger("surefoot")

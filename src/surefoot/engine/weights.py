@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
-from surefoot.engine.quantize import Quantization, quantized_linear
+from surefoot.engine.quantization import Quantization, quantized_linear
 from surefoot.errors import CheckpointError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from surefoot.core.prompt import Prompt
-from surefoot.engine.pack import build_trie
+from surefoot.engine.trie import build_trie
 from surefoot.errors import InputError, OptionError
 from surefoot.family import Family, TextEncoder
 from surefoot.train.example import WRONG_BELOW, Example

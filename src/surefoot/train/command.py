@@ -96,7 +96,7 @@ def add_train_command(commands: Any) -> None:
 
 def run_train(options: argparse.Namespace) -> int:
     """Reads, trains, prints what came of it. Exit code 1 means that the run is paused."""
-    from surefoot.engine.machine import choose_device
+    from surefoot.engine.hardware import choose_device
     from surefoot.train.batch import Mixture, Shape
     from surefoot.train.loop import train
     from surefoot.train.model import make_trainee

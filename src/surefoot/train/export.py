@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from surefoot.engine.machine import DTYPES
-from surefoot.engine.packed import CODES, SCALES, can_pack, pack, unpack
+from surefoot.engine.hardware import DTYPES
+from surefoot.engine.packed_weights import CODES, SCALES, can_pack, pack, unpack
 from surefoot.errors import OptionError
 from surefoot.train.model import Trainee
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from tqdm import tqdm
 
-from surefoot.engine.machine import cpu_announces, runs_on_cpu
+from surefoot.engine.hardware import cpu_announces, runs_on_cpu
 from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
 from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_questions, encode, merge, plan

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import surefoot
-from surefoot.engine.packed import GROUP, LARGEST, can_pack, pack, unpack
+from surefoot.engine.packed_weights import GROUP, LARGEST, can_pack, pack, unpack
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.testing import write_qwen_checkpoint
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import surefoot
 from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
-from surefoot.engine.pack import build_trie
+from surefoot.engine.trie import build_trie
 from surefoot.errors import OptionError
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.core.prompt import Prompt
-from surefoot.engine.pack import Pack, Trie, build_trie
+from surefoot.engine.trie import Pack, Trie, build_trie
 
 # Few token values and short lists, so that prompts share prefixes of every shape, repeat, and contain one another.
 ids = st.lists(st.integers(1, 3), min_size=1, max_size=12)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import surefoot
 from helpers.reference import Reference
-from surefoot.engine import machine, quantize
+from surefoot.engine import hardware, quantization
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.errors import CheckpointError, LoadError, MissingDependencyError, OptionError
@@ -390,7 +390,7 @@ def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: s
 def test_nf4_without_bitsandbytes(
     checkpoint: Path, scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(quantize, "find_spec", lambda name: None)
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r'pip install "surefoot\[nf4\]"'):
         surefoot.load(checkpoint, quantize="nf4")
     with caplog.at_level(logging.WARNING, logger="surefoot"):
@@ -401,7 +401,7 @@ def test_nf4_without_bitsandbytes(
 
 def test_int8_is_close_to_float32(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     small = surefoot.load(checkpoint, quantize="int8")
-    layers = [module for module in small._runner.backbone.modules() if isinstance(module, quantize.Int8Linear)]
+    layers = [module for module in small._runner.backbone.modules() if isinstance(module, quantization.Int8Linear)]
     assert len(layers) == 2 * 7
     pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
     exact, found = (
@@ -410,7 +410,7 @@ def test_int8_is_close_to_float32(checkpoint: Path, scorer: surefoot.Scorer) -> 
     )
     assert 1e-6 < (found - exact).abs().mean() < 0.03
     with pytest.raises(OptionError, match="int8.*runs on the CPU only"):
-        quantize.require("int8", torch.device("cuda"))
+        quantization.require("int8", torch.device("cuda"))
 
 
 def test_int8_of_one_layer() -> None:
@@ -418,7 +418,7 @@ def test_int8_of_one_layer() -> None:
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(48, 32, generator=generator), torch.randn(48, generator=generator)
     inputs = torch.randn(2, 5, 32, generator=generator)
-    layer = quantize.Int8Linear(weight, bias, torch.float32, torch.device("cpu"))
+    layer = quantization.Int8Linear(weight, bias, torch.float32, torch.device("cpu"))
     exact = torch.nn.functional.linear(inputs, weight, bias)
     calm = layer(inputs)
     assert (calm - exact).abs().max() < 0.05 * exact.abs().max()
@@ -434,7 +434,7 @@ def test_half_precision_on_the_cpu_works_or_becomes_float32(
     """On a machine that announces AMX without describing it, the first bfloat16 product would end the process."""
     with caplog.at_level(logging.WARNING, logger="surefoot"):
         half = surefoot.load(checkpoint, dtype="bfloat16")
-    if machine.runs_on_cpu("bfloat16"):
+    if hardware.runs_on_cpu("bfloat16"):
         assert half._runner.dtype == torch.bfloat16
         assert card_scores(half) == pytest.approx(card_scores(scorer), abs=0.1)
     else:
@@ -443,15 +443,15 @@ def test_half_precision_on_the_cpu_works_or_becomes_float32(
 
 
 def test_a_format_that_kills_the_process_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_announces_amx", lambda: True)
-    monkeypatch.setattr(machine, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
-    machine.runs_on_cpu.cache_clear()
+    monkeypatch.setattr(hardware, "_announces_amx", lambda: True)
+    monkeypatch.setattr(hardware, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    hardware.runs_on_cpu.cache_clear()
     try:
-        assert not machine.runs_on_cpu("bfloat16")
-        assert machine.choose_dtype("bfloat16", torch.device("cpu")) == torch.float32
-        assert machine.choose_dtype("float32", torch.device("cpu")) == torch.float32
+        assert not hardware.runs_on_cpu("bfloat16")
+        assert hardware.choose_dtype("bfloat16", torch.device("cpu")) == torch.float32
+        assert hardware.choose_dtype("float32", torch.device("cpu")) == torch.float32
     finally:
-        machine.runs_on_cpu.cache_clear()
+        hardware.runs_on_cpu.cache_clear()
 
 
 @pytest.mark.parametrize(("rank", "gpus", "chosen"), [("3", 4, 3), ("3", 1, 0), ("0", 4, 0), ("", 4, 0)])
@@ -460,13 +460,13 @@ def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch, rank: str
     monkeypatch.setenv("LOCAL_RANK", rank)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    assert machine.gpu_of_this_process() == chosen
+    assert hardware.gpu_of_this_process() == chosen
 
 
 def test_auto_is_float32_on_the_cpu_and_bfloat16_on_cuda() -> None:
-    assert machine.choose_dtype("auto", torch.device("cpu")) == torch.float32
-    assert machine.choose_dtype("auto", torch.device("cuda")) == torch.bfloat16
-    assert machine.choose_dtype(torch.float16, torch.device("cuda")) == torch.float16
+    assert hardware.choose_dtype("auto", torch.device("cpu")) == torch.float32
+    assert hardware.choose_dtype("auto", torch.device("cuda")) == torch.bfloat16
+    assert hardware.choose_dtype(torch.float16, torch.device("cuda")) == torch.float16
 
 
 def test_a_tensor_in_two_files_is_refused(checkpoint: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from surefoot.engine.machine import runs_on_cpu
+from surefoot.engine.hardware import runs_on_cpu
 from surefoot.errors import MissingDependencyError, OptionError
 
 Quantization = Literal["nf4", "int8"]

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from surefoot.core.prompt import Prompt
-from surefoot.engine.pack import Indices, Pack, Trie, as_asks, build_trie, from_asks
 from surefoot.engine.runner import Runner
+from surefoot.engine.trie import Indices, Pack, Trie, as_asks, build_trie, from_asks
 
 NONE = np.empty(0, np.int64)
 

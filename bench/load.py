@@ -26,7 +26,7 @@ import httpx
 
 import surefoot
 from serve import check, service
-from surefoot.family.qwen import MARKER
+from surefoot.families.qwen import MARKER
 
 POOL = 400
 HOSTILE = 0.05

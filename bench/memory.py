@@ -40,7 +40,7 @@ def reset_peak() -> None:
 
 def measure(folder: Path, *, quantize: bool) -> None:
     import surefoot
-    from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
+    from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
     from surefoot.loading import load
 
     figures = {"before_gb": resident("VmRSS")}

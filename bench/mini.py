@@ -19,7 +19,7 @@ import torch
 import transformers
 
 import surefoot
-import surefoot.mini
+from surefoot.families.mini import FOLDER
 
 QUESTION = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. She spends $9 on flour. What is left?"
 STEPS = [
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    folder = Path(surefoot.mini.__file__).parent
+    folder = FOLDER
     size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
     print(f"on disk: {size / 1e6:.1f} MB; torch {torch.__version__}, transformers {transformers.__version__}")
     print(f"first load (with what torch and transformers import lazily): {timed(1, surefoot.load)}")

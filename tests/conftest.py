@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import surefoot
-from surefoot.family import TextEncoder
+from surefoot.families import TextEncoder
 from surefoot.testing import qwen_tokenizer_json, write_qwen_checkpoint
 
 

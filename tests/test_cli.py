@@ -21,7 +21,7 @@ import surefoot
 from surefoot.cli import main
 from surefoot.cli_score import BATCH
 from surefoot.display.terminal import show
-from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
 
 QUESTION = "Tom has 3 bags of 4 apples. How many apples?"
 SOLUTION = "Step 1: There are 3 bags.\nStep 2: 3 * 4 = 12.\nFinal Answer: 12"

@@ -14,7 +14,7 @@ import pytest
 import surefoot
 from helpers.serving import served
 from surefoot.cli import main
-from surefoot.family import FAMILIES
+from surefoot.families import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 import surefoot
 from helpers.reference import Reference
 from surefoot.errors import InputError, OptionError, SurefootError
-from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS, Qwen
+from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, Qwen
 
 QUESTION = "Tom has 3 bags of 4 apples and eats 2. How many are left?"
 SOLUTION = "Let us see.\nStep 1: 3 * 4 = 12 apples.\nStep 2: 12 - 2 = 10.\nFinal Answer: 10\nHope that helps!"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
-from surefoot.family import Golden
-from surefoot.family.qwen import Qwen
+from surefoot.families import Golden
+from surefoot.families.qwen import Qwen
 from surefoot.scorer import Scorer
 
 

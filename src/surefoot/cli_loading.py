@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import surefoot
 from surefoot.core.calibration import Calibration
-from surefoot.mini import NAME
+from surefoot.families.mini import NAME
 
 if TYPE_CHECKING:
     from surefoot import Scorer

@@ -9,7 +9,7 @@ import argparse
 import json
 from typing import Any
 
-from surefoot.family import FAMILIES, KNOWN, Known
+from surefoot.families import FAMILIES, KNOWN, Known
 
 GB = 1e9
 HEAD = ("model", "family", "scale", "context", "bf16", "nf4", "F1", "licence")
@@ -47,7 +47,7 @@ def _models(options: argparse.Namespace) -> int:
 def facts(known: Known) -> dict[str, Any]:
     """One model as plain data."""
     from surefoot.evaluate.published import published_processbench
-    from surefoot.family import with_options
+    from surefoot.families import with_options
 
     family = with_options(FAMILIES[known.family], known.options)
     published = published_processbench(known.id)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core import aggregation
 from surefoot.core.result import NO_STEPS, SolutionScore
-from surefoot.family.qwen import MARKER, SYSTEM
+from surefoot.families.qwen import MARKER, SYSTEM
 from surefoot.text.answers import NUMBER, closing_text, counted_amount, find_answer
 from surefoot.text.split import split
 

@@ -27,8 +27,8 @@ from surefoot.engine.quantization import QUANTIZATIONS, Quantization, require
 from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
-from surefoot.family import Family, TextEncoder, find_family
-from surefoot.mini import NAME, locate
+from surefoot.families import Family, TextEncoder, find_family
+from surefoot.families.mini import NAME, locate
 from surefoot.scorer import Engine, Scorer
 
 logger = logging.getLogger("surefoot")

@@ -26,7 +26,7 @@ from surefoot.data.items import Item, read_pair, require_unicode
 from surefoot.engine.kv_cache import TreeCache
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError, OptionError
-from surefoot.family import Family, StepValue, TextEncoder
+from surefoot.families import Family, StepValue, TextEncoder
 from surefoot.score_cache import ScoreCache, Scores
 from surefoot.text.split import split as split_solution
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surefoot.errors import CheckpointError, MissingDependencyError
-from surefoot.family.qwen import MARKER
+from surefoot.families.qwen import MARKER
 
 if TYPE_CHECKING:
     import torch

@@ -18,7 +18,7 @@ from surefoot.engine import hardware, quantization
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.errors import CheckpointError, LoadError, MissingDependencyError, OptionError
-from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.testing import write_qwen_checkpoint
 
 Tensors = dict[str, torch.Tensor]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import surefoot
 from surefoot.core.result import SolutionScore, StepScore
-from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.placement import FORMS, place
 from surefoot.reward import RECIPES
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
-from surefoot.family.qwen import MARKER
+from surefoot.families.qwen import MARKER
 from surefoot.serve import Settings
 from surefoot.serve.house import House
 from surefoot.serve.log import JsonLines

@@ -13,7 +13,7 @@ import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
 from surefoot.connect.vllm import scorer_on_vllm
 from surefoot.errors import OptionError, ServiceError
-from surefoot.family.qwen import CARD_QUESTION, CARD_STEPS, MARKER
+from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, MARKER
 from surefoot.serve import Settings
 from surefoot.serve.service import ENGINE_FAILED
 from surefoot.testing import write_qwen_checkpoint

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from surefoot.errors import InputError
-from surefoot.family import FAMILIES, TextEncoder
-from surefoot.family.mini import STEP
+from surefoot.families import FAMILIES, TextEncoder
+from surefoot.families.mini.family import STEP
 from surefoot.testing import byte_tokenizer_json, write_base
 from surefoot.train.batch import Encoded, Mixture, Shape, collate, draw, draw_questions, encode, merge, plan
 from surefoot.train.example import Example, from_label

@@ -15,8 +15,8 @@ import torch
 
 import surefoot
 from surefoot.errors import CheckpointError, InputError, LoadError, OptionError
-from surefoot.family.mini import SOLUTION, STEP
-from surefoot.family.qwen import MARKER
+from surefoot.families.mini.family import SOLUTION, STEP
+from surefoot.families.qwen import MARKER
 from surefoot.testing import write_base
 from surefoot.train import loop, snapshot
 from surefoot.train.batch import Batch, Mixture, Shape, collate, encode

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from surefoot.errors import OptionError
-from surefoot.family import FAMILIES, TextEncoder, find_family
-from surefoot.family.calculator import FAILS, HOLDS, NEW, notes_on
-from surefoot.family.mini import SOLUTION, STEP
+from surefoot.families import FAMILIES, TextEncoder, find_family
+from surefoot.families.mini.calculator import FAILS, HOLDS, NEW, notes_on
+from surefoot.families.mini.family import SOLUTION, STEP
 from surefoot.testing import byte_tokenizer_json
 
 MINI = FAMILIES["mini"]

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 import surefoot
 from surefoot.errors import OptionError
-from surefoot.family import TextEncoder
+from surefoot.families import TextEncoder
 from surefoot.testing import qwen_tokenizer_json, write_base
 from surefoot.train.export import export
 from surefoot.train.model import make_trainee

@@ -11,7 +11,7 @@ from typing import Any
 
 from surefoot.cli_loading import MODEL, add_calibration_options, add_loading_options, loading_options
 from surefoot.errors import MissingDependencyError, OptionError
-from surefoot.mini import NAME
+from surefoot.families.mini import NAME
 from surefoot.serve.settings import ModelSource, Settings, read_key
 
 DONE = 0

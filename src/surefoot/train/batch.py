@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from surefoot.core.prompt import Prompt
 from surefoot.engine.trie import build_trie
 from surefoot.errors import InputError, OptionError
-from surefoot.family import Family, TextEncoder
+from surefoot.families import Family, TextEncoder
 from surefoot.train.example import WRONG_BELOW, Example
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from surefoot.engine.checkpoint import Checkpoint, open_checkpoint
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, LoadError, OptionError
-from surefoot.family import FAMILIES, TextEncoder, find_family
-from surefoot.family.head import TwoClassFamily
-from surefoot.mini import locate
+from surefoot.families import FAMILIES, TextEncoder, find_family
+from surefoot.families.heads import TwoClassFamily
+from surefoot.families.mini import locate
 from surefoot.train.batch import Batch
 from surefoot.train.vocabulary import cut_vocabulary
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from surefoot.errors import OptionError
-from surefoot.family import TextEncoder
+from surefoot.families import TextEncoder
 
 SEEN = 2
 """A token that occurs less often in the texts is not kept for their sake."""

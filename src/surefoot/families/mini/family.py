@@ -1,0 +1,45 @@
+"""Surefoot's own small models: plain text, no chat, made by `surefoot train` from any decoder.
+
+The rule: the question, the token `<|solution|>`, then the steps, each followed by a calculator's notes on it (tokens
+too, see `calculator.py`) and closed by `<|step|>`, where the two-class head is read. All these tokens are added to the
+base's vocabulary, so every tokenizer will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from surefoot.core.prompt import Prompt
+from surefoot.families.heads import TwoClassFamily
+from surefoot.families.mini.calculator import NOTES, notes_on
+from surefoot.families.tokenizer import TextEncoder
+
+SOLUTION = "<|solution|>"
+STEP = "<|step|>"
+
+
+@dataclass(frozen=True)
+class Mini(TwoClassFamily):
+    """Question and steps as they are, parted by tokens of our own."""
+
+    name = "mini"
+    architectures = ("SurefootMiniForProcessRewardModel",)
+    own_tokens = (SOLUTION, STEP, *NOTES)
+
+    def step_marker(self) -> str:
+        """The token that closes every step."""
+        return STEP
+
+    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+        """No system message: these models never saw one."""
+        self.refuse_system(system)
+        solution, step = encoder.token(SOLUTION), encoder.token(STEP)
+        question_ids, *step_ids = encoder.encode(question, *steps)
+        ids = [*question_ids, solution]
+        prefix = len(ids)
+        reads = []
+        for piece, notes in zip(step_ids, notes_on(question, steps), strict=True):
+            ids += [*piece, *map(encoder.token, notes), step]
+            reads.append(len(ids) - 1)
+        return Prompt(tuple(ids), tuple(reads), prefix)

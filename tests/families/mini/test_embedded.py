@@ -1,0 +1,158 @@
+"""The embedded model: it is there, it is quick, it is an ordinary checkpoint, and its scores mean something."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import surefoot
+from surefoot.cli import main
+from surefoot.families import find_known
+from surefoot.families import mini as package
+from surefoot.testing import write_qwen_checkpoint
+
+FOUR_STEPS = [
+    "The rolls bring 12 * 2 = 24 dollars.",
+    "The loaves bring 5 * 4 = 20 dollars.",
+    "Together that is 24 + 20 = 44 dollars.",
+    "After paying for the flour she has 44 - 9 = 35 dollars left. The answer is 35.",
+]
+BAKER = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. She spends $9 on flour. What is left?"
+
+
+def test_it_is_what_loads_without_a_name(mini: surefoot.Scorer) -> None:
+    assert mini.name == "mini"
+    assert mini.family.name == "mini"
+    assert mini.scale == "probability"
+    assert surefoot.load("mini").fingerprint == mini.fingerprint
+
+
+def test_a_folder_of_that_name_does_not_take_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_qwen_checkpoint(tmp_path / "mini")
+    monkeypatch.chdir(tmp_path)
+    assert surefoot.load("mini").family.name == "mini"
+    assert surefoot.load("./mini").family.name == "qwen"
+
+
+def test_the_known_row_has_its_size() -> None:
+    (row,) = find_known("mini")
+    config = json.loads((package.FOLDER / "config.json").read_text())
+    shape = (config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"])
+    assert (row.size.hidden, row.size.inner, row.size.layers) == shape
+    assert row.size.vocabulary == pytest.approx(config["vocab_size"], rel=0.02)
+    assert find_known("./mini") == ()
+
+
+def test_it_is_small_and_quick(mini: surefoot.Scorer) -> None:
+    assert sum(file.stat().st_size for file in package.FOLDER.iterdir() if file.is_file()) < 55e6
+    # Seconds of work, whoever else uses the machine: on two cores half of it. `bench/mini.py` has the time itself.
+    loading = min(_worked(surefoot.load) for _ in range(3))
+    assert loading < 6, f"loading took {loading:.1f} s"
+    scoring = min(_worked(lambda: mini.score(BAKER, FOUR_STEPS)) for _ in range(5))
+    assert scoring < 1, f"a four-step solution took {scoring:.2f} s"
+
+
+def _worked(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def test_alone_or_together(mini: surefoot.Scorer) -> None:
+    items = [(question, [*steps[:at], wrong]) for question, steps, at, wrong in SPOILED]
+    together = mini.score_many(items)
+    for item, result in zip(items[::3], together[::3], strict=True):
+        assert mini.score(*item).step_scores == pytest.approx(result.step_scores, abs=1e-5)
+
+
+SPOILED: list[tuple[str, list[str], int, str]] = [
+    (BAKER, FOUR_STEPS, 0, "The rolls bring 12 * 2 = 26 dollars."),
+    (BAKER, FOUR_STEPS, 1, "The loaves bring 5 * 4 = 25 dollars."),
+    (BAKER, FOUR_STEPS, 3, "After paying for the flour she has 44 + 9 = 53 dollars left. The answer is 53."),
+    (
+        "Tom has 3 boxes with 8 pencils each. He gives 5 pencils to his sister. How many pencils does he have?",
+        ["There are 3 * 8 = 24 pencils in the boxes.", "After giving 5 away he has 24 - 5 = 19 pencils."],
+        0,
+        "There are 3 + 8 = 11 pencils in the boxes.",
+    ),
+    (
+        "Tom has 3 boxes with 8 pencils each. He gives 5 pencils to his sister. How many pencils does he have?",
+        ["There are 3 * 8 = 24 pencils in the boxes.", "After giving 5 away he has 24 - 5 = 19 pencils."],
+        1,
+        "After giving 5 away he has 24 - 5 = 18 pencils.",
+    ),
+    (
+        "A train travels at 60 miles per hour for 3 hours, then at 40 miles per hour for 2 hours. How far does it go?",
+        [
+            "First it goes 60 * 3 = 180 miles.",
+            "Then it goes 40 * 2 = 80 miles.",
+            "In all it goes 180 + 80 = 260 miles.",
+        ],
+        2,
+        "In all it goes 180 - 80 = 100 miles.",
+    ),
+    (
+        "Lisa reads 20 pages a day from Monday to Friday and 35 pages on Saturday. How many pages does she read?",
+        ["From Monday to Friday she reads 20 * 5 = 100 pages.", "In all she reads 100 + 35 = 135 pages."],
+        0,
+        "From Monday to Friday she reads 20 * 6 = 120 pages.",
+    ),
+    (
+        "Lisa reads 20 pages a day from Monday to Friday and 35 pages on Saturday. How many pages does she read?",
+        ["From Monday to Friday she reads 20 * 5 = 100 pages.", "In all she reads 100 + 35 = 135 pages."],
+        1,
+        "In all she reads 100 + 35 = 145 pages.",
+    ),
+    (
+        "A shirt costs $40. It is sold at 25% off. What do 3 shirts cost?",
+        [
+            "The discount is 40 * 0.25 = 10 dollars.",
+            "A shirt costs 40 - 10 = 30 dollars.",
+            "3 shirts cost 3 * 30 = 90.",
+        ],
+        1,
+        "A shirt costs 40 + 10 = 50 dollars.",
+    ),
+    (
+        "A shirt costs $40. It is sold at 25% off. What do 3 shirts cost?",
+        [
+            "The discount is 40 * 0.25 = 10 dollars.",
+            "A shirt costs 40 - 10 = 30 dollars.",
+            "3 shirts cost 3 * 30 = 90.",
+        ],
+        0,
+        "The discount is 40 * 0.25 = 15 dollars.",
+    ),
+    (
+        "Anna is 12 years old. Her brother is twice as old. How old will he be in 5 years?",
+        ["Her brother is 2 * 12 = 24 years old.", "In 5 years he will be 24 + 5 = 29 years old."],
+        0,
+        "Her brother is 12 / 2 = 6 years old.",
+    ),
+    (
+        "Anna is 12 years old. Her brother is twice as old. How old will he be in 5 years?",
+        ["Her brother is 2 * 12 = 24 years old.", "In 5 years he will be 24 + 5 = 29 years old."],
+        1,
+        "In 5 years he will be 24 - 5 = 19 years old.",
+    ),
+]
+
+
+def test_it_prefers_the_right_step(mini: surefoot.Scorer) -> None:
+    """Made for this test, in no training data. It need not find every error, but a coin would not do as well."""
+    right = mini.score_many([(question, steps[: at + 1]) for question, steps, at, _ in SPOILED])
+    wrong = mini.score_many([(question, [*steps[:at], bad]) for question, steps, at, bad in SPOILED])
+    gaps = [(a.final or 0.0) - (b.final or 0.0) for a, b in zip(right, wrong, strict=True)]
+    assert sum(gap > 0 for gap in gaps) >= len(gaps) - 2, gaps
+    assert all(gap > 0.2 for gap, (*_, bad) in zip(gaps, SPOILED, strict=True) if "26" in bad or "18 pencils" in bad)
+
+
+def test_the_command_line_needs_no_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "--question", BAKER, "--solution", "\n".join(FOUR_STEPS), "--json"]) == 0
+    assert '"model": "mini"' in capsys.readouterr().out
+    assert main(["models"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("mini ")

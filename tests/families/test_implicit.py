@@ -1,0 +1,114 @@
+"""Implicit PRMs: two models, one trie, a log-ratio that is no probability."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+import surefoot
+from helpers.small import plain, states, write
+from surefoot.core.prompt import Prompt
+from surefoot.errors import CheckpointError
+from surefoot.families.implicit import Implicit
+from surefoot.score_cache import ScoreCache
+
+QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4.", "The answer is: 4"]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("implicit") / "reference", "qwen2", "Qwen2ForCausalLM", seed=1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("implicit") / "EurusPRM-Stage2", "qwen2", "Qwen2ForCausalLM")
+
+
+@pytest.fixture(scope="module")
+def scorer(model: Path, reference: Path) -> surefoot.Scorer:
+    return surefoot.load(model, family_options={"reference": str(reference), "coefficient": 1.0})
+
+
+def log_probabilities(folder: Path, prompt: Prompt) -> torch.Tensor:
+    """Of every token of the prompt but the first, from one plain forward."""
+    _, tensors = plain(folder)
+    logits = states(folder, prompt.ids)[:-1] @ tensors["lm_head.weight"].T
+    return logits.double().log_softmax(-1).gather(1, torch.tensor(prompt.ids[1:])[:, None])[:, 0]
+
+
+def expected(model: Path, reference: Path, scorer: surefoot.Scorer, question: str, steps: list[str]) -> list[float]:
+    """Cumulated differences from the first token of the solution to the last of each step."""
+    if not steps:
+        return []
+    prompt = scorer.family.render(scorer._encoder, question, steps)
+    ratio = log_probabilities(model, prompt) - log_probabilities(reference, prompt)
+    sums = ratio[prompt.prefix - 1 :].cumsum(0)
+    return [sums[end - 1].item() for end in prompt.ends]
+
+
+def test_sums_and_increments(model: Path, reference: Path, scorer: surefoot.Scorer) -> None:
+    result = scorer.score(QUESTION, STEPS)
+    sums = expected(model, reference, scorer, QUESTION, STEPS)
+    assert result.step_scores == pytest.approx(sums, abs=1e-4)
+    options = {"reference": str(reference), "coefficient": 0.5, "reading": "increment"}
+    steps = surefoot.load(model, family_options=options).score(QUESTION, STEPS).step_scores
+    assert steps == pytest.approx([0.5 * (end - start) for start, end in zip([0, *sums], sums, strict=False)], abs=1e-4)
+    assert Implicit().coefficient == 0.001
+
+
+def test_no_probability(scorer: surefoot.Scorer) -> None:
+    result = scorer.score(QUESTION, STEPS)
+    assert result.scale == scorer.scale == "log_ratio"
+    assert result.product is None
+    assert result.geometric_mean is None
+    assert result.mean is not None
+    scores = [score for score in result.step_scores if score is not None]
+    wrong = next((at for at, score in enumerate(scores) if score <= 0), -1)
+    assert result.first_error() == wrong
+    assert json.loads(result.to_json())["scale"] == "log_ratio"
+
+
+def test_alone_or_together(model: Path, reference: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+    """Solutions that part after any token: the last shared one is asked for both ways to go on."""
+    rng = random.Random(1)
+    words = ["so", "so it", "one", "1 + 1", "1 + 2", "the rest"]
+    items = [(rng.choice("qr"), [rng.choice(words) for _ in range(rng.randint(0, 3))]) for _ in range(14)]
+    wanted = [expected(model, reference, scorer, *item) for item in items]
+    for result, scores in zip(scorer.score_many(items), wanted, strict=True):
+        assert result.step_scores == pytest.approx(scores, abs=1e-4)
+    sessions = {question: scorer.session(question) for question in "qr"}
+    for (question, steps), scores in zip(items, wanted, strict=True):
+        assert sessions[question].score([steps])[0].step_scores == pytest.approx(scores, abs=1e-4)
+    with ScoreCache(tmp_path / "scores.sqlite") as cache:
+        scorer.score_many(items, cache=cache)
+        for result, scores in zip(scorer.score_many(items, cache=cache), wanted, strict=True):
+            assert result.step_scores == pytest.approx(scores, abs=1e-4)
+        assert cache.hits >= len(items)
+
+
+def test_a_session_computes_a_shared_token_once_more_at_most(scorer: surefoot.Scorer) -> None:
+    session = scorer.session(QUESTION)
+    session.score([["one two three four five six"]])
+    before = session.computed_tokens
+    prompt = scorer.family.render(scorer._encoder, QUESTION, ["one two three four five seven"])
+    session.score([["one two three four five seven"]])
+    # Both models read the word that differs, the end of the turn if it is read, and the token where the two part.
+    assert session.computed_tokens - before <= 2 * 2
+    assert len(prompt.ids) > 20
+
+
+def test_in_half_precision_the_head_is_half_too(model: Path, reference: Path) -> None:
+    half = surefoot.load(model, dtype="bfloat16", family_options={"reference": str(reference)})
+    (head,) = half._runner._read.args[1].values()
+    assert head.dtype == torch.bfloat16
+
+
+def test_another_vocabulary_is_refused(model: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other", "mistral", "MistralForCausalLM")
+    with pytest.raises(CheckpointError, match="another vocabulary"):
+        surefoot.load(model, family_options={"reference": str(other)})

@@ -1,0 +1,177 @@
+"""From a name to a family, and scales on the way out: the table, the command line, the benchmarks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import surefoot
+from helpers.small import CASES
+from surefoot import evaluate
+from surefoot.check import check
+from surefoot.cli import main
+from surefoot.core.result import SolutionScore, StepScore
+from surefoot.display.terminal import show
+from surefoot.errors import CheckpointError, OptionError
+from surefoot.families import FAMILIES, KNOWN, find_family, find_known, with_options
+
+QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]
+
+
+def make(model: str, folder: Path) -> Path:
+    (case,) = (case for case in CASES if case.model.endswith(model))
+    return case.make(folder / model)
+
+
+@pytest.fixture(scope="module")
+def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make("PURE-PRM-7B", tmp_path_factory.mktemp("known"))
+
+
+def test_every_row_names_a_family_and_options_that_it_has() -> None:
+    for row in KNOWN:
+        with_options(FAMILIES[row.family], row.options)
+        assert row.bytes(nf4=True) < row.bytes(nf4=False)
+    assert len({row.id.lower() for row in KNOWN}) == len(KNOWN)
+    # The sizes are the published ones: 7.6 billion weights with the output layer, 15.25 GB of files.
+    (seven,) = find_known("Qwen/Qwen2.5-Math-PRM-7B")
+    whole = seven.size.linear + 2 * seven.size.embeddings
+    assert whole * 2 == pytest.approx(15.23e9, rel=0.01)
+    assert {family.name for family in FAMILIES.values()} == {row.family for row in KNOWN}
+
+
+@pytest.mark.parametrize(
+    ("model", "architecture", "family", "options"),
+    [
+        ("Gen-Verse/ReasonFlux-PRM-7B", "Anything", "qwen", {"default_system": None}),
+        ("axolotl-ai-co/Qwen2.5-Math-PRM-7B", "Qwen2ForTokenClassification", "trl", {"margin": False}),
+        ("/models/Qwen2.5-Math-PRM-7B", "Qwen2ForTokenClassification", "trl", {}),
+        ("/models/Qwen2.5-Math-PRM-7B/", "Qwen2ForProcessRewardModel", "qwen", {}),
+        ("C:\\models\\PURE-PRM-7B", "Qwen2ForTokenClassification", "trl", {"margin": True}),
+        ("Qwen2.5-Math-7B-PRM800K", "Qwen2ForProcessRewardModel", "qwen", {}),
+        ("Qwen2.5-Math-7B-PRM800K", "Qwen2ForTokenClassification", "trl", {"margin": True}),
+        ("openreasoner/math-PSA", "Qwen2ForCausalLM", "math-psa", {}),
+        ("my/own", "Qwen2ForPrmModel", "skywork", {}),
+        ("my/own", "Qwen2ForEnsemblePRM", "actprm", {}),
+        ("my/own", "LlamaForTokenClassification", "trl", {"margin": False}),
+    ],
+)
+def test_name_then_architecture(model: str, architecture: str, family: str, options: dict[str, Any]) -> None:
+    found = find_family([architecture], model=model)
+    assert found.name == family
+    assert all(getattr(found, name) == value for name, value in options.items())
+
+
+def test_what_cannot_be_told_is_asked_for() -> None:
+    with pytest.raises(CheckpointError, match=r"Qwen2ForCausalLM.*my/own is not known.*family=\.\.\.: actprm, .*versa"):
+        find_family(["Qwen2ForCausalLM"], model="my/own")
+    assert find_family(["Qwen2ForCausalLM"], "versa", model="my/own").name == "versa"
+    with pytest.raises(OptionError, match="known as a model of the family 'shepherd'"):
+        find_family(["MistralForCausalLM"], "llemma", model="peiyi9979/math-shepherd-mistral-7b-prm")
+    given = find_family([], model="jinachris/PURE-PRM-7B", options={"separator": "\n\n"})
+    assert given == with_options(FAMILIES["trl"], {"separator": "\n\n", "margin": True})
+
+
+def test_options_reach_the_model(pure: Path) -> None:
+    one = surefoot.load(pure)
+    other = surefoot.load(pure, family_options={"separator": "\n\n"})
+    assert one.score(QUESTION, STEPS).step_scores != other.score(QUESTION, STEPS).step_scores
+    assert one.fingerprint != other.fingerprint
+    with pytest.raises(OptionError, match="no option 'seperator'"):
+        surefoot.load(pure, family_options={"seperator": "\n"})
+
+
+def test_models_lists_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    text = capsys.readouterr().out
+    assert all(row.id in text for row in KNOWN)
+    assert "about" in text
+    assert main(["models", "--json"]) == 0
+    rows = {row["id"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert rows["Qwen/Qwen2.5-Math-PRM-7B"]["processbench_f1"] == 73.5
+    assert rows["PRIME-RL/EurusPRM-Stage2"]["scale"] == "log_ratio"
+    assert rows["axolotl-ai-co/Qwen2.5-Math-PRM-7B"]["processbench_f1"] is None
+    assert 12e9 < rows["Qwen/Qwen2.5-Math-PRM-7B"]["bf16_bytes_about"] < 16e9
+
+
+def test_the_command_line_knows_scales_and_options(pure: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["score", "--model", str(pure), "--question", QUESTION, "--solution", "\n".join(STEPS)]
+    assert main([*call, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["scale"], row["product"]) == ("margin", None)
+    scores = [step["score"] for step in row["steps"]]
+    assert row["first_error"] == next((at for at, score in enumerate(scores) if score <= 0), -1)
+    assert main([*call, "--json", "--family-option", "margin=false", "--family-option", "separator=###"]) == 0
+    assert json.loads(capsys.readouterr().out)["scale"] == "probability"
+    assert main(call) == 0
+    assert "product" not in capsys.readouterr().out
+    assert main([*call, "--family-option", "nonsense=1"]) == 2
+    assert "no option 'nonsense'" in capsys.readouterr().err
+    assert main([*call, "--family", "skywork"]) == 2
+    with pytest.raises(SystemExit):
+        main([*call, "--family-option", "nonsense"])
+
+
+def test_check_compares_every_published_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make("math-shepherd-mistral-7b-prm", tmp_path)
+    assert main(["check", str(folder)]) == 1
+    text = capsys.readouterr().out
+    assert text.count("DO NOT AGREE") == 2
+    assert "0.0240" in text
+    scorer = surefoot.load(folder)
+    report = check(scorer)
+    assert [each.golden.scores[-1] for each in report.comparisons if each.golden] == [0.9957, 0.0240]
+    assert not report.passed
+    unnamed = check(scorer, "another")
+    assert unnamed.passed
+    assert unnamed.comparisons[0].golden is None
+
+
+@pytest.mark.parametrize(
+    "family", [family for family in FAMILIES.values() if family.goldens], ids=lambda each: each.name
+)
+def test_goldens_belong_to_known_models(family: Any) -> None:
+    for golden in family.goldens:
+        rows = [row for row in KNOWN if row.id.lower().endswith(golden.models) and row.family == family.name]
+        assert len(rows) == 1
+        assert len(golden.steps) == len(golden.scores)
+
+
+def test_benchmarks_use_the_natural_threshold(pure: Path) -> None:
+    scorer = surefoot.load(pure)
+    rows = [{"problem": QUESTION, "steps": STEPS, "label": -1, "split": "gsm8k"}]
+    result = evaluate.processbench(scorer, rows, draws=0)
+    assert result.threshold == 0.0
+    assert evaluate.processbench(scorer, rows, draws=0, threshold=0.25).threshold == 0.25
+    rollouts = [
+        {"question": QUESTION, "steps": steps, "ground_truth": "4", "is_correct": True}
+        for steps in (STEPS, ["It is \\boxed{4}."])
+    ]
+    best = evaluate.best_of_n(scorer, rollouts, draws=0, correct_by="label")
+    assert set(best.best) == {"min", "mean", "final"}
+    assert best.weighted == {}
+    assert "no probabilities" in best.notes[-1]
+    assert "best by mean" in str(best)
+
+
+@pytest.mark.parametrize(("scale", "natural"), [("probability", 0.5), ("margin", 0.0), ("log_ratio", 0.0)])
+def test_results_of_every_scale(scale: Any, natural: float) -> None:
+    def step(score: float | None) -> StepScore:
+        return StepScore("a", 0, 1, score, "scored" if score is not None else "over_length", 0)
+
+    result = SolutionScore((step(0.7), step(0.2), step(-0.3)), "m", scale=scale)
+    assert result.natural_threshold == natural
+    assert result.first_error() == {0.5: 1, 0.0: 2}[natural]
+    assert result.first_error(0.1) == 2
+    assert result.correct_prefix() == result.correct_prefix(natural)
+    assert (result.product is None) == (scale != "probability")
+    row = result.to_dict()
+    assert row["first_error"] == result.first_error()
+    assert row["scale"] == scale
+    for shown in (result, SolutionScore((step(None),), "m", scale=scale)):
+        assert show(shown, width=80)
+    wild = SolutionScore((step(-1234.5), step(99.0)), "m", scale="log_ratio")
+    assert "-1234.500000" in show(wild, width=80)

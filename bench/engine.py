@@ -112,7 +112,7 @@ def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
 
     def rendered(group: Group) -> list[Prompt]:
         question, solutions = group
-        return [ours.family.render(ours._encoder, question, steps).cut(ours.max_tokens) for steps in solutions]
+        return [ours.family.render(ours.tokenizer, question, steps).cut(ours.max_tokens) for steps in solutions]
 
     def search(group: Group) -> None:
         session = ours.session(group[0])

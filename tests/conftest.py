@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import surefoot
-from surefoot.families import TextEncoder
+from surefoot.families import PromptTokenizer
 from surefoot.testing import qwen_tokenizer_json, write_qwen_checkpoint
 
 
@@ -28,7 +28,7 @@ def mini() -> surefoot.Scorer:
 
 
 @pytest.fixture(scope="session")
-def encoder() -> TextEncoder:
+def tokenizer() -> PromptTokenizer:
     import json
 
-    return TextEncoder(json.loads(qwen_tokenizer_json()))
+    return PromptTokenizer(json.loads(qwen_tokenizer_json()))

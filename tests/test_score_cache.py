@@ -205,7 +205,7 @@ def test_the_same_results_from_the_cache(scorer: surefoot.Scorer, place: Path, m
         def no(*_: object, **__: object) -> list[torch.Tensor]:
             raise AssertionError("computed again")
 
-        monkeypatch.setattr(scorer._runner, "scores", no)
+        monkeypatch.setattr(scorer.engine, "scores", no)
         again = scorer.score_many(ITEMS, cache=cache)
         streamed = list(scorer.score_stream(ITEMS, cache=cache))
     assert [row.step_scores for row in again] == [row.step_scores for row in first]

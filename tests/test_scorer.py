@@ -39,7 +39,7 @@ def test_scores_equal_a_plain_reference(checkpoint: Path, scorer: surefoot.Score
     reference = Reference(checkpoint)
     items = [(CARD_QUESTION, list(CARD_STEPS)), *random_items(30)]
     for (question, steps), result in zip(items, scorer.score_many(items), strict=True):
-        expected = reference.scores(scorer.family.render(scorer._encoder, question, steps))
+        expected = reference.scores(scorer.family.render(scorer.tokenizer, question, steps))
         assert result.step_scores == pytest.approx(expected, abs=1e-5)
         assert len(expected) == len(steps)
     spread = [score for result in scorer.score_many(items) for score in result.step_scores if score is not None]
@@ -221,9 +221,9 @@ def test_running_out_of_memory_halves_the_batch(checkpoint: Path, caplog: pytest
         if kwargs["inputs_embeds"].shape[:2].numel() > room:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    hook = scorer._runner.backbone.register_forward_pre_hook(full, with_kwargs=True)
+    hook = scorer.engine.backbone.register_forward_pre_hook(full, with_kwargs=True)
     found = [result.step_scores for result in scorer.score_many(items)]
-    assert scorer._runner.budget <= room, "the scorer remembers what fits"
+    assert scorer.engine.budget <= room, "the scorer remembers what fits"
     assert "Out of memory" in caplog.text
     for before, after in zip(expected, found, strict=True):
         assert after == pytest.approx(before, abs=1e-5)

@@ -45,7 +45,7 @@ def test_a_beam_search(scorer: surefoot.Scorer) -> None:
 
 @pytest.mark.parametrize("kept_tokens", [1, 60, 150])
 def test_a_small_memory_forgets_and_stays_right(scorer: surefoot.Scorer, kept_tokens: int) -> None:
-    session = scorer.session(QUESTION, max_bytes=kept_tokens * scorer._runner.token_bytes)
+    session = scorer.session(QUESTION, max_bytes=kept_tokens * scorer.engine.token_bytes)
     rng = random.Random(1)
     pool = [[f"step {a}", f"then {b}", "done"][: rng.randint(1, 3)] for a in range(6) for b in range(4)]
     for _ in range(15):
@@ -56,7 +56,7 @@ def test_a_small_memory_forgets_and_stays_right(scorer: surefoot.Scorer, kept_to
 
 
 def test_memory_is_reused(scorer: surefoot.Scorer) -> None:
-    session = scorer.session(QUESTION, max_bytes=200 * scorer._runner.token_bytes)
+    session = scorer.session(QUESTION, max_bytes=200 * scorer.engine.token_bytes)
     for number in range(60):
         session.score([[f"try number {number}"]])
     assert session._caches[0]._store.shape[3] == 200
@@ -64,7 +64,7 @@ def test_memory_is_reused(scorer: surefoot.Scorer) -> None:
 
 def test_the_branch_used_longest_ago_goes_first(scorer: surefoot.Scorer) -> None:
     tokens = scorer.score(QUESTION, ["3 * 4 = 12"]).tokens
-    session = scorer.session(QUESTION, max_bytes=(tokens + 15) * scorer._runner.token_bytes)
+    session = scorer.session(QUESTION, max_bytes=(tokens + 15) * scorer.engine.token_bytes)
     session.score([["3 * 4 = 12"]])
     session.score([["3 + 4 = 7 is wrong"]])
     session.score([["3 * 4 = 12"]])
@@ -87,10 +87,10 @@ def test_running_out_of_memory_in_a_session(checkpoint: object) -> None:
         if kwargs["inputs_embeds"].shape[1] > 40:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    scorer._runner.backbone.register_forward_pre_hook(full, with_kwargs=True)
+    scorer.engine.backbone.register_forward_pre_hook(full, with_kwargs=True)
     (found,) = scorer.session(QUESTION).score([["3 * 4 = 12", "12 - 2 = 10"]])
     assert found.step_scores == pytest.approx(expected, abs=1e-5)
-    assert scorer._runner.budget < 512
+    assert scorer.engine.budget < 512
 
 
 def test_two_sessions_and_other_calls_do_not_meet(scorer: surefoot.Scorer) -> None:

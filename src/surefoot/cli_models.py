@@ -9,7 +9,7 @@ import argparse
 import json
 from typing import Any
 
-from surefoot.families import FAMILIES, KNOWN, Known
+from surefoot.families import CATALOG, FAMILIES, CatalogEntry
 
 GB = 1e9
 HEAD = ("model", "family", "scale", "context", "bf16", "nf4", "F1", "licence")
@@ -29,7 +29,7 @@ ABOUT = (
 
 
 def _models(options: argparse.Namespace) -> int:
-    rows = [facts(known) for known in KNOWN]
+    rows = [facts(known) for known in CATALOG]
     if options.json:
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
@@ -44,7 +44,7 @@ def _models(options: argparse.Namespace) -> int:
     return 0
 
 
-def facts(known: Known) -> dict[str, Any]:
+def facts(known: CatalogEntry) -> dict[str, Any]:
     """One model as plain data."""
     from surefoot.evaluate.published import published_processbench
     from surefoot.families import with_options

@@ -27,7 +27,7 @@ from surefoot.engine.quantization import QUANTIZATIONS, Quantization, require
 from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
-from surefoot.families import Family, TextEncoder, find_family
+from surefoot.families import Family, PromptTokenizer, find_family
 from surefoot.families.mini import NAME, locate
 from surefoot.scorer import Engine, Scorer
 
@@ -108,7 +108,9 @@ def load(
             attention=how,
             quantize=quantize,
             # The tokenizer takes a second to build: a checkpoint that does not fit is refused before.
-            keep=lambda name, tensor: kind.keep(TextEncoder.from_folder(*checkpoint.tokenizer_folders), name, tensor),
+            keep=lambda name, tensor: kind.keep(
+                PromptTokenizer.from_folder(*checkpoint.tokenizer_folders), name, tensor
+            ),
             head_dtype=number if kind.head_in_model_dtype else torch.float32,
         )
         logger.info(
@@ -131,8 +133,8 @@ def load(
         )
         runners.append(runner)
         limit = min(limit, weights.context)
-    encoder = TextEncoder.from_folder(*checkpoint.tokenizer_folders)
-    return Scorer(str(model), kind, encoder, runners, limit, mark, calibration)
+    tokenizer = PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
+    return Scorer(str(model), kind, tokenizer, runners, limit, mark, calibration)
 
 
 def _read(family: Family, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor | None) -> Tensor:
@@ -161,4 +163,4 @@ def with_engine(
         f"{type(engine).__name__} {identity} {json.dumps(config, sort_keys=True)} {kind!r}".encode()
     ).hexdigest()
     limit = min(context, max_tokens or context)
-    return Scorer(name or str(model), kind, TextEncoder.from_folder(folder), [engine], limit, mark)
+    return Scorer(name or str(model), kind, PromptTokenizer.from_folder(folder), [engine], limit, mark)

@@ -26,7 +26,7 @@ from surefoot.data.items import Item, read_pair, require_unicode
 from surefoot.engine.kv_cache import TreeCache
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError, OptionError
-from surefoot.families import Family, StepValue, TextEncoder
+from surefoot.families import Family, PromptTokenizer, StepValue
 from surefoot.score_cache import ScoreCache, Scores
 from surefoot.text.split import split as split_solution
 
@@ -63,7 +63,7 @@ class Scorer:
         self,
         name: str,
         family: Family,
-        encoder: TextEncoder,
+        tokenizer: PromptTokenizer,
         engines: Sequence[Engine],
         limit: int,
         fingerprint: str,
@@ -76,10 +76,10 @@ class Scorer:
         """What this model computes, as a hash: see `engine.fingerprint`. It does not depend on the calibration."""
         self.calibration = calibration
         """What is applied to every step score, or None: scores are as the model gives them."""
-        self._encoder = encoder
+        self.tokenizer = tokenizer
         self._engines = tuple(engines)
         """One, or two where the family compares two models."""
-        self._runner: Any = self._engines[0]
+        self.engine: Any = self._engines[0]
 
     def __reduce__(self) -> NoReturn:
         raise OptionError(
@@ -245,20 +245,20 @@ class Scorer:
         name = self.family.step_marker()
         if name is None:
             raise OptionError(f"Models of the family {self.family.name} have no step marker to read at.")
-        ids = self._encoder.encode_structure(prompt) if isinstance(prompt, str) else list(prompt)
-        if any(not 0 <= id < self._encoder.size for id in ids):
-            raise InputError(f"A token id is outside of the vocabulary, which ends at {self._encoder.size - 1}.")
-        marker = self._encoder.token(name)
+        ids = self.tokenizer.encode_structure(prompt) if isinstance(prompt, str) else list(prompt)
+        if any(not 0 <= id < self.tokenizer.size for id in ids):
+            raise InputError(f"A token id is outside of the vocabulary, which ends at {self.tokenizer.size - 1}.")
+        marker = self.tokenizer.token(name)
         reads = tuple(at for at, id in enumerate(ids) if id == marker)
         # What stands before the steps ends with a structure token: the question, which other prompts may share.
         opening = ids[: reads[0]] if reads else []
-        prefix = max((at + 1 for at, id in enumerate(opening) if id in self._encoder.structure), default=0)
+        prefix = max((at + 1 for at, id in enumerate(opening) if id in self.tokenizer.structure), default=0)
         return Prompt(tuple(ids), reads, prefix)
 
     def _scores(self, bar: _Progress, cache: ScoreCache | None) -> Scores:
         # With several prompts a solution, or several models a prompt, the bar moves when a window is done.
         simple = len(self._engines) == 1 and type(self.family).prompts is Family.prompts
-        scores = partial(self._runner.scores, done=bar.update) if simple else self._side_by_side
+        scores = partial(self.engine.scores, done=bar.update) if simple else self._side_by_side
         return scores if cache is None else cache.wrap(self.fingerprint, scores, self.family.width)
 
     def _side_by_side(self, prompts: Sequence[Prompt]) -> Sequence[Tensor]:
@@ -272,13 +272,13 @@ class Scorer:
             raise InputError(f"Item {number}: {error}") from error
         require_unicode(number, question=question, solution=solution.text, system=system or "")
         texts = [step.text for step in solution.steps]
-        prompts = self.family.prompts(self._encoder, question, texts, system, self.max_tokens)
+        prompts = self.family.prompts(self.tokenizer, question, texts, system, self.max_tokens)
         readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)
         return Job(solution, prompts, readable, tuple(self._warnings(question, solution)))
 
     def _warnings(self, question: str, solution: Solution) -> Iterable[str]:
         for where, text in (("question", question), ("solution", solution.text)):
-            for name in self._encoder.lookalikes(text):
+            for name in self.tokenizer.lookalikes(text):
                 yield f"The {where} contains {name!r}. It was read as text, not as structure."
         for name in self.family.lookalikes:
             if name.strip() and name in question:

@@ -53,7 +53,7 @@ def test_one_file_and_shards_give_the_same_scores(checkpoint: Path, scorer: sure
 def test_weights_stored_in_bfloat16_are_computed_in_float32(tmp_path: Path) -> None:
     folder = write_qwen_checkpoint(tmp_path / "bf16", dtype="bfloat16")
     scorer = surefoot.load(folder)
-    prompt = scorer.family.render(scorer._encoder, CARD_QUESTION, CARD_STEPS)
+    prompt = scorer.family.render(scorer.tokenizer, CARD_QUESTION, CARD_STEPS)
     assert card_scores(scorer) == pytest.approx(Reference(folder).scores(prompt), abs=1e-5)
 
 
@@ -179,9 +179,9 @@ def test_the_family_can_be_named(checkpoint: Path, scorer: surefoot.Scorer, tmp_
 def test_rope_and_epsilon_of_the_config_reach_the_model(checkpoint: Path, tmp_path: Path, theta: float) -> None:
     folder = with_config(checkpoint, tmp_path / "rope", rope_theta=theta, rms_norm_eps=1e-3)
     scorer = surefoot.load(folder)
-    prompt = scorer.family.render(scorer._encoder, CARD_QUESTION, CARD_STEPS)
+    prompt = scorer.family.render(scorer.tokenizer, CARD_QUESTION, CARD_STEPS)
     assert card_scores(scorer) == pytest.approx(Reference(folder).scores(prompt), abs=1e-5)
-    backbone = scorer._runner.backbone
+    backbone = scorer.engine.backbone
     inv_freq = next(buffer for name, buffer in backbone.named_buffers() if name.endswith("inv_freq"))
     assert inv_freq[1].item() == pytest.approx(theta ** (-2 / 16))
 
@@ -348,7 +348,7 @@ def test_options_that_cannot_be(checkpoint: Path, options: dict[str, object], me
 @pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
 def test_attention_can_be_forced(checkpoint: Path, scorer: surefoot.Scorer, attention: str) -> None:
     forced = surefoot.load(checkpoint, attention=attention)
-    assert vars(forced._runner.backbone)["config"]._attn_implementation == f"surefoot_{attention}"
+    assert vars(forced.engine.backbone)["config"]._attn_implementation == f"surefoot_{attention}"
     assert card_scores(forced) == pytest.approx(card_scores(scorer), abs=1e-5)
 
 
@@ -373,13 +373,13 @@ def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: s
             packed = quantize_4bit(module.weight.data, quant_type="nf4", compress_statistics=True)
             module.weight.data = dequantize_4bit(*packed)
     small = surefoot.load(checkpoint, quantize="nf4")
-    layers = [module for module in small._runner.backbone.modules() if type(module).__name__ == "Linear4bit"]
+    layers = [module for module in small.engine.backbone.modules() if type(module).__name__ == "Linear4bit"]
     assert len(layers) == 2 * 7
     assert all(layer.weight.quant_state.nested for layer in layers)
-    head = small._runner._read.args[1]
+    head = small.engine._read.args[1]
     assert torch.equal(head["score.0.weight"], rounded.head.state_dict()["0.weight"])
     pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
-    prompts = [small.family.render(small._encoder, question, steps) for question, steps in pairs]
+    prompts = [small.family.render(small.tokenizer, question, steps) for question, steps in pairs]
     expected = torch.tensor([score for prompt in prompts for score in rounded.scores(prompt)])
     exact = torch.tensor([score for result in scorer.score_many(pairs) for score in result.step_scores])
     found = torch.tensor([score for result in small.score_many(pairs) for score in result.step_scores])
@@ -401,7 +401,7 @@ def test_nf4_without_bitsandbytes(
 
 def test_int8_is_close_to_float32(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     small = surefoot.load(checkpoint, quantize="int8")
-    layers = [module for module in small._runner.backbone.modules() if isinstance(module, quantization.Int8Linear)]
+    layers = [module for module in small.engine.backbone.modules() if isinstance(module, quantization.Int8Linear)]
     assert len(layers) == 2 * 7
     pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
     exact, found = (
@@ -435,7 +435,7 @@ def test_half_precision_on_the_cpu_works_or_becomes_float32(
     with caplog.at_level(logging.WARNING, logger="surefoot"):
         half = surefoot.load(checkpoint, dtype="bfloat16")
     if hardware.runs_on_cpu("bfloat16"):
-        assert half._runner.dtype == torch.bfloat16
+        assert half.engine.dtype == torch.bfloat16
         assert card_scores(half) == pytest.approx(card_scores(scorer), abs=0.1)
     else:
         assert "using float32" in caplog.text

@@ -15,7 +15,7 @@ import surefoot
 from helpers.small import CASES, Case, change
 from surefoot.core.solution import Solution
 from surefoot.errors import CheckpointError, OptionError
-from surefoot.families import FAMILIES, find_known
+from surefoot.families import FAMILIES, find_in_catalog
 
 QUESTION = "Ann has 3 apples and buys 4 more. How many has she?"
 STEPS = ["She starts with 3 apples.", "She buys 4, so 3 + 4 = 7.", "The answer is 7"]
@@ -34,13 +34,13 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def alone(loaded: Loaded, question: str, steps: list[str]) -> list[float]:
     case, folder, scorer = loaded
-    return case.scores(folder, scorer.family.prompts(scorer._encoder, question, steps)) if steps else []
+    return case.scores(folder, scorer.family.prompts(scorer.tokenizer, question, steps)) if steps else []
 
 
 def test_the_name_tells_the_family(loaded: Loaded) -> None:
     case, _, scorer = loaded
     assert scorer.family.name == case.name
-    (row,) = find_known(case.model)
+    (row,) = find_in_catalog(case.model)
     assert all(getattr(scorer.family, name) == value for name, value in row.options.items())
 
 
@@ -63,11 +63,11 @@ def test_alone_or_together_the_same(loaded: Loaded) -> None:
     ]
     expected = [alone(loaded, question, steps) for question, steps in items]
     for budget in (7, 512):
-        before, scorer._runner.budget = scorer._runner.budget, budget
+        before, scorer.engine.budget = scorer.engine.budget, budget
         try:
             together = scorer.score_many(items)
         finally:
-            scorer._runner.budget = before
+            scorer.engine.budget = before
         for result, scores in zip(together, expected, strict=True):
             assert result.step_scores == pytest.approx(scores, abs=1e-5)
     sessions = {question: scorer.session(question) for question, _ in items}
@@ -79,7 +79,7 @@ def test_alone_or_together_the_same(loaded: Loaded) -> None:
 
 
 def forgeries(scorer: surefoot.Scorer) -> list[str]:
-    return [*list(scorer._encoder._named)[:12], *scorer.family.lookalikes]
+    return [*list(scorer.tokenizer._named)[:12], *scorer.family.lookalikes]
 
 
 def test_text_is_never_structure(loaded: Loaded) -> None:
@@ -121,7 +121,7 @@ def test_another_family_gives_an_error_and_no_number(loaded: Loaded, tmp_path: P
                 surefoot.load(folder, family=other.name)
     anonymous = tmp_path / "any name"
     anonymous.symlink_to(folder, target_is_directory=True)
-    options = find_known(case.model)[0].options
+    options = find_in_catalog(case.model)[0].options
     named = surefoot.load(anonymous, family=case.name, family_options=options)
     assert named.score(QUESTION, STEPS).step_scores == scorer.score(QUESTION, STEPS).step_scores
     # What has a head of its own is told by its tensors, under any name.
@@ -149,7 +149,7 @@ def test_a_stored_score_is_the_same(loaded: Loaded, tmp_path: Path) -> None:
 def test_a_solution_that_is_too_long_keeps_its_first_steps(loaded: Loaded) -> None:
     _, folder, scorer = loaded
     whole = scorer.score(QUESTION, STEPS)
-    short = scorer.family.prompts(scorer._encoder, QUESTION, STEPS[:1])[0].cut(10**9)
+    short = scorer.family.prompts(scorer.tokenizer, QUESTION, STEPS[:1])[0].cut(10**9)
     limited = surefoot.load(folder, max_tokens=len(short.ids))
     result = limited.score(QUESTION, STEPS)
     assert [step.status for step in result.steps] == ["scored", "over_length", "over_length"]

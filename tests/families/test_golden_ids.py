@@ -15,10 +15,10 @@ from tokenizers import Tokenizer
 from helpers import vocabulary
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError, OptionError
-from surefoot.families import FAMILIES, Family, TextEncoder, with_options
+from surefoot.families import FAMILIES, Family, PromptTokenizer, with_options
 from surefoot.families.fover import FIRST_TURN
 from surefoot.families.shepherd import QUESTION, STEPS
-from surefoot.families.tokenizer import _encoder
+from surefoot.families.tokenizer import parse_tokenizer
 from surefoot.families.turns import LLAMA_SYSTEM, QWEN_SYSTEM
 from surefoot.testing import qwen_tokenizer_json
 
@@ -33,8 +33,8 @@ word = st.text(st.sampled_from("ab12 .,+-=$()\\\n"), max_size=20).map(lambda tex
 
 
 @cache
-def encoder(name: str) -> TextEncoder:
-    return _encoder(VOCABULARIES[name]())
+def tokenizer(name: str) -> PromptTokenizer:
+    return parse_tokenizer(VOCABULARIES[name]())
 
 
 @cache
@@ -63,14 +63,14 @@ def shepherd_text(question: str, steps: tuple[str, ...], before: str = "\n") -> 
 
 
 def test_shepherd() -> None:
-    prompt = FAMILIES["shepherd"].render(encoder("mistral"), QUESTION, STEPS)
+    prompt = FAMILIES["shepherd"].render(tokenizer("mistral"), QUESTION, STEPS)
     check(prompt, joint("mistral", "<s>" + shepherd_text(QUESTION, STEPS)), 12902, 4)
     assert prompt.ids[0] == 1
-    assert [encoder("mistral").word(word) for word in (" +", " -", " ки")] == [648, 387, 12902]
+    assert [tokenizer("mistral").word(word) for word in (" +", " -", " ки")] == [648, 387, 12902]
     assert prompt.reads == (89, 120, 156, 208)
     assert list(prompt.ids[1:]) == vocabulary.mistral_pieces().encode(shepherd_text(QUESTION, STEPS))
     unlabelled = [step.split(": ", 1)[1] for step in STEPS]
-    assert FAMILIES["shepherd"].render(encoder("mistral"), QUESTION, unlabelled) == prompt
+    assert FAMILIES["shepherd"].render(tokenizer("mistral"), QUESTION, unlabelled) == prompt
 
 
 def test_newer_layouts_of_the_same_vocabulary_give_the_same_ids() -> None:
@@ -78,29 +78,29 @@ def test_newer_layouts_of_the_same_vocabulary_give_the_same_ids() -> None:
     layout = json.loads(vocabulary.mistral_tokenizer_json())
     layout["normalizer"] = None
     layout["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
-    prompt = FAMILIES["shepherd"].render(TextEncoder(layout), QUESTION, STEPS)
-    assert prompt == FAMILIES["shepherd"].render(encoder("mistral"), QUESTION, STEPS)
+    prompt = FAMILIES["shepherd"].render(PromptTokenizer(layout), QUESTION, STEPS)
+    assert prompt == FAMILIES["shepherd"].render(tokenizer("mistral"), QUESTION, STEPS)
 
 
 def test_er_prm() -> None:
-    prompt = FAMILIES["er-prm"].render(encoder("llama"), QUESTION, STEPS)
+    prompt = FAMILIES["er-prm"].render(tokenizer("llama"), QUESTION, STEPS)
     check(prompt, joint("llama", "<|begin_of_text|>" + shepherd_text(QUESTION, STEPS, "")), 116624, 4)
-    assert [encoder("llama").word(word) for word in (" +", " -")] == [489, 482]
+    assert [tokenizer("llama").word(word) for word in (" +", " -")] == [489, 482]
 
 
 def test_math_psa() -> None:
     tag = " \n\n\n\n\n"
-    prompt = FAMILIES["math-psa"].render(encoder("qwen"), QUESTION, STEPS)
+    prompt = FAMILIES["math-psa"].render(tokenizer("qwen"), QUESTION, STEPS)
     check(prompt, joint("qwen", f"{QUESTION} " + " ".join(step + tag for step in STEPS)), 76325, 4)
-    assert [encoder("qwen").word(word) for word in (" +", " -")] == [488, 481]
+    assert [tokenizer("qwen").word(word) for word in (" +", " -")] == [488, 481]
 
 
 @pytest.mark.parametrize(("name", "opening", "tag"), [("llama", "<|begin_of_text|>", 23535), ("qwen", None, 22701)])
 def test_versa(name: str, opening: str | None, tag: int) -> None:
-    prompt = family("versa", opening=opening).render(encoder(name), QUESTION, STEPS)
+    prompt = family("versa", opening=opening).render(tokenizer(name), QUESTION, STEPS)
     text = f"{opening or ''}{QUESTION} \n\n" + "".join(f"{step} \n\n\n\n" for step in STEPS)
     check(prompt, joint(name, text), tag, 4)
-    assert [encoder(name).word(word) for word in "+-"] == [10, 12]
+    assert [tokenizer(name).word(word) for word in "+-"] == [10, 12]
 
 
 def llama_turn(role: str, text: str) -> str:
@@ -108,7 +108,7 @@ def llama_turn(role: str, text: str) -> str:
 
 
 def test_rlhflow() -> None:
-    prompt = FAMILIES["rlhflow"].render(encoder("llama"), QUESTION, STEPS)
+    prompt = FAMILIES["rlhflow"].render(tokenizer("llama"), QUESTION, STEPS)
     turns = [f"{QUESTION} {STEPS[0]}", *STEPS[1:]]
     text = f"<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n{LLAMA_SYSTEM}<|eot_id|>" + "".join(
         llama_turn("user", turn) + llama_turn("assistant", "+") for turn in turns
@@ -119,7 +119,7 @@ def test_rlhflow() -> None:
     assert prompt.reads == tuple(at + 3 for at in places)
     assert len(places) == 4
     # Without the preamble the conversation starts with the user.
-    bare = family("rlhflow", preamble=None).render(encoder("llama"), QUESTION, STEPS)
+    bare = family("rlhflow", preamble=None).render(tokenizer("llama"), QUESTION, STEPS)
     assert bare.ids[:3] == (128000, 128006, 882)
 
 
@@ -127,7 +127,7 @@ def test_rlhflow() -> None:
 def test_fover(name: str) -> None:
     (golden,) = FAMILIES["fover"].goldens
     chat = {} if name == "llama" else {"chat": "chatml", "preamble": QWEN_SYSTEM}
-    prompt = family("fover", **chat).render(encoder(name), golden.question, golden.steps)
+    prompt = family("fover", **chat).render(tokenizer(name), golden.question, golden.steps)
     turns = [FIRST_TURN.format(question=golden.question, step=golden.steps[0]), *golden.steps[1:]]
     if name == "llama":
         text = f"<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n{LLAMA_SYSTEM}<|eot_id|>" + "".join(
@@ -139,13 +139,13 @@ def test_fover(name: str) -> None:
         )
     assert list(prompt.ids) == joint(name, text)
     labels, before = ((20523, 63054), 271) if name == "llama" else ((19928, 61954), 198)
-    assert (encoder(name).word("correct"), encoder(name).word("incorrect")) == labels
+    assert (tokenizer(name).word("correct"), tokenizer(name).word("incorrect")) == labels
     assert [(prompt.ids[at], prompt.ids[at + 1]) for at in prompt.reads] == [(before, labels[0])] * 3
 
 
 @pytest.mark.parametrize(("separator", "ids"), [("\n", [198]), ("\\n\\n", [1699, 1699]), ("\n\n", [271])])
 def test_trl_tokenises_each_piece_on_its_own(separator: str, ids: list[int]) -> None:
-    prompt = family("trl", separator=separator).render(encoder("qwen"), QUESTION, STEPS)
+    prompt = family("trl", separator=separator).render(tokenizer("qwen"), QUESTION, STEPS)
     expected = joint("qwen", QUESTION)
     reads = []
     for step in STEPS:
@@ -159,7 +159,7 @@ def test_trl_tokenises_each_piece_on_its_own(separator: str, ids: list[int]) -> 
 
 def test_skywork_reads_line_breaks_of_its_own_only() -> None:
     steps = ["First line.\nSecond line.", "\n\nThird.\n\n\nFourth.\n"]
-    prompt = FAMILIES["skywork"].render(encoder("qwen"), "How many?", steps)
+    prompt = FAMILIES["skywork"].render(tokenizer("qwen"), "How many?", steps)
     expected = [151643, *joint("qwen", "How many?\n")]
     reads = []
     for lines in (["First line.", "Second line."], ["Third.", "Fourth."]):
@@ -172,7 +172,7 @@ def test_skywork_reads_line_breaks_of_its_own_only() -> None:
 
 def test_actprm_has_a_marker_of_its_own() -> None:
     steps = [" 1 + 1 = 2. ", "So 2."]
-    prompt = FAMILIES["actprm"].render(encoder("actprm"), "How many?", steps)
+    prompt = FAMILIES["actprm"].render(tokenizer("actprm"), "How many?", steps)
     system = "You are a helpful and harmless assistant. You should think step-by-step and put your final answer within "
     text = (
         f"<|im_start|>system\n{system}\\boxed{{}}.<|im_end|>\n<|im_start|>user\nHow many?<|im_end|>\n"
@@ -182,14 +182,14 @@ def test_actprm_has_a_marker_of_its_own() -> None:
 
 
 def test_reasonflux_has_no_system_turn() -> None:
-    prompt = family("qwen", default_system=None).render(encoder("qwen"), "How many?", ["Two."])
+    prompt = family("qwen", default_system=None).render(tokenizer("qwen"), "How many?", ["Two."])
     text = "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\nTwo.<extra_0><|im_end|>\n"
     check(prompt, joint("qwen", text), 151651, 1)
 
 
 def test_universal_gives_every_step_a_text_of_its_own() -> None:
     (golden,) = FAMILIES["universal"].goldens
-    prompts = FAMILIES["universal"].prompts(encoder("qwen"), golden.question, golden.steps)
+    prompts = FAMILIES["universal"].prompts(tokenizer("qwen"), golden.question, golden.steps)
     start = (
         "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
         f"<|im_start|>user\n{golden.question}<|im_end|>\n<|im_start|>assistant\n"
@@ -199,14 +199,14 @@ def test_universal_gives_every_step_a_text_of_its_own() -> None:
         answer = "\n\n".join(golden.steps[:count]) + "\n\n"
         assert list(prompt.ids) == [*joint("qwen", start), *joint("qwen", answer), 151645]
         assert prompt.reads == (len(prompt.ids) - 1,)
-    bare = FAMILIES["universal"].render(encoder("qwen"), "How many?", ["Two."])
+    bare = FAMILIES["universal"].render(tokenizer("qwen"), "How many?", ["Two."])
     said = "How many?\n\n###\n\nThe reference answer is: There is no reference answer for this question."
     assert list(bare.ids[: bare.prefix]) == joint("qwen", start.replace(golden.question, said))
 
 
 def test_llemma() -> None:
     steps = ["One\n\n\nline.", "Two."]
-    prompt = FAMILIES["llemma"].render(encoder("mistral"), "How many?", steps)
+    prompt = FAMILIES["llemma"].render(tokenizer("mistral"), "How many?", steps)
     text = "<s># Question\n\nHow many?\n\n# Solution\n\nOne\nline.\n\nTwo.\n\n"
     assert list(prompt.ids) == joint("mistral", text)
     blank = [at for at in range(len(prompt.ids) - 1) if prompt.ids[at : at + 2] == (13, 13)]
@@ -215,7 +215,7 @@ def test_llemma() -> None:
 
 def test_reasoneval() -> None:
     golden = FAMILIES["reasoneval"].goldens[0]
-    prompt = FAMILIES["reasoneval"].render(encoder("mistral"), golden.question, golden.steps)
+    prompt = FAMILIES["reasoneval"].render(tokenizer("mistral"), golden.question, golden.steps)
     # The authors put the opening token between the steps and take it out again.
     text = f"Question:\n{golden.question}\nAnswer:\nLet's think step by step.\n<s>" + "<s>".join(golden.steps) + "<s>"
     ids = [1, *joint("mistral", text)]
@@ -225,13 +225,13 @@ def test_reasoneval() -> None:
 
 
 def test_babelscape() -> None:
-    prompt = FAMILIES["babelscape"].render(encoder("llama"), "How many?", ["One.", "Two"])
+    prompt = FAMILIES["babelscape"].render(tokenizer("llama"), "How many?", ["One.", "Two"])
     text = "<|begin_of_text|>Problem: How many?\nSteps:\nStep 1: One.\nки\nStep 2: Two\nки"
     check(prompt, joint("llama", text), 17165, 2)
 
 
 def test_implicit_asks_for_every_token_of_the_solution() -> None:
-    prompt = FAMILIES["implicit"].render(encoder("qwen"), "How many?", ["One.", "Two"])
+    prompt = FAMILIES["implicit"].render(tokenizer("qwen"), "How many?", ["One.", "Two"])
     start = (
         "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n"
         "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n"
@@ -278,7 +278,7 @@ def test_pieces_give_the_ids_of_the_whole(name: str, question: str, steps: list[
     """The seams between pieces are where a token of the whole text ends, for any text without white space there."""
     labelled = tuple(f"Step {at}: {step}" for at, step in enumerate(steps, start=1))
     used, text = JOINT[name]
-    prompt = FAMILIES[name].render(encoder(used), question, labelled)
+    prompt = FAMILIES[name].render(tokenizer(used), question, labelled)
     assert list(prompt.ids) == joint(used, text(question, labelled))
     assert len(prompt.reads) == len(steps)
 
@@ -300,7 +300,7 @@ def test_another_vocabulary_is_refused(name: str, vocabulary_name: str, message:
 
     pattern = "|".join(re.escape(part) for part in message.split("'|"))
     with pytest.raises(CheckpointError, match=pattern):
-        FAMILIES[name].render(encoder(vocabulary_name), "q", ["s"])
+        FAMILIES[name].render(tokenizer(vocabulary_name), "q", ["s"])
 
 
 @pytest.mark.parametrize(
@@ -324,4 +324,4 @@ def test_options_that_do_not_exist_are_named(name: str, options: dict[str, objec
 @pytest.mark.parametrize("name", ["shepherd", "trl", "skywork", "llemma", "reasoneval", "babelscape", "mini"])
 def test_a_system_message_is_refused_where_there_is_none(name: str) -> None:
     with pytest.raises(OptionError, match="has no system message"):
-        FAMILIES[name].render(encoder("qwen"), "q", ["s"], "Be strict.")
+        FAMILIES[name].render(tokenizer("qwen"), "q", ["s"], "Be strict.")

@@ -45,7 +45,7 @@ def expected(model: Path, reference: Path, scorer: surefoot.Scorer, question: st
     """Cumulated differences from the first token of the solution to the last of each step."""
     if not steps:
         return []
-    prompt = scorer.family.render(scorer._encoder, question, steps)
+    prompt = scorer.family.render(scorer.tokenizer, question, steps)
     ratio = log_probabilities(model, prompt) - log_probabilities(reference, prompt)
     sums = ratio[prompt.prefix - 1 :].cumsum(0)
     return [sums[end - 1].item() for end in prompt.ends]
@@ -95,7 +95,7 @@ def test_a_session_computes_a_shared_token_once_more_at_most(scorer: surefoot.Sc
     session = scorer.session(QUESTION)
     session.score([["one two three four five six"]])
     before = session.computed_tokens
-    prompt = scorer.family.render(scorer._encoder, QUESTION, ["one two three four five seven"])
+    prompt = scorer.family.render(scorer.tokenizer, QUESTION, ["one two three four five seven"])
     session.score([["one two three four five seven"]])
     # Both models read the word that differs, the end of the turn if it is read, and the token where the two part.
     assert session.computed_tokens - before <= 2 * 2
@@ -104,7 +104,7 @@ def test_a_session_computes_a_shared_token_once_more_at_most(scorer: surefoot.Sc
 
 def test_in_half_precision_the_head_is_half_too(model: Path, reference: Path) -> None:
     half = surefoot.load(model, dtype="bfloat16", family_options={"reference": str(reference)})
-    (head,) = half._runner._read.args[1].values()
+    (head,) = half.engine._read.args[1].values()
     assert head.dtype == torch.bfloat16
 
 

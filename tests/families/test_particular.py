@@ -27,7 +27,7 @@ def test_an_ensemble_gives_a_spread(tmp_path: Path) -> None:
     folder = make("ActPRM", tmp_path)
     scorer = surefoot.load(folder)
     result = scorer.score(QUESTION, STEPS)
-    prompt = scorer.family.render(scorer._encoder, QUESTION, STEPS)
+    prompt = scorer.family.render(scorer.tokenizer, QUESTION, STEPS)
     hidden = states(folder, prompt.ids)[list(prompt.reads)]
     _, tensors = plain(folder)
     votes = []
@@ -43,7 +43,7 @@ def test_an_ensemble_gives_a_spread(tmp_path: Path) -> None:
 
 def test_only_two_rows_of_the_output_layer_are_kept(tmp_path: Path) -> None:
     scorer = surefoot.load(make("math-shepherd-mistral-7b-prm", tmp_path))
-    (head,) = scorer._runner._read.args[1].values()
+    (head,) = scorer.engine._read.args[1].values()
     assert head.shape == (2, 32)
     assert head.untyped_storage().nbytes() == 2 * 32 * 4
     # Mistral's window slides after 4096 tokens; up to there it is ordinary attention.
@@ -104,7 +104,7 @@ def test_a_session_does_not_take_an_old_score_for_a_new_token(tmp_path: Path) ->
     scorer = surefoot.load(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
     rng = random.Random(0)
     for tokens in (6, 12, 25):
-        session = scorer.session("q", max_bytes=tokens * scorer._runner.token_bytes)
+        session = scorer.session("q", max_bytes=tokens * scorer.engine.token_bytes)
         for _ in range(60):
             words = rng.choices("abcxyz", k=rng.randint(1, 4))
             steps = words if rng.random() < 0.5 else ["\n".join(words)]
@@ -114,10 +114,10 @@ def test_a_session_does_not_take_an_old_score_for_a_new_token(tmp_path: Path) ->
 
 def test_only_a_line_break_is_a_line_break(tmp_path: Path) -> None:
     scorer = surefoot.load(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
-    newline = scorer._encoder.word("\n")
+    newline = scorer.tokenizer.word("\n")
     for step in ("half is \x0crac{1}{2}", "a\u2028b", "a\x1cb"):
-        assert scorer.family.render(scorer._encoder, "q", [step]).ids.count(newline) == 2  # its own and the question's
-    assert scorer.family.render(scorer._encoder, "q", ["a\r\nb\nc"]).ids.count(newline) == 4
+        assert scorer.family.render(scorer.tokenizer, "q", [step]).ids.count(newline) == 2  # its own and the question's
+    assert scorer.family.render(scorer.tokenizer, "q", ["a\r\nb\nc"]).ids.count(newline) == 4
 
 
 def test_prompts_past_the_limit_are_not_all_written_out(tmp_path: Path) -> None:
@@ -146,4 +146,4 @@ def test_prefixes_of_one_solution_share_their_tokens(tmp_path: Path) -> None:
     assert result.status == "scored"
     # The longest prompt, and of each shorter one its blank line and its end.
     assert session.computed_tokens <= result.tokens + 2 * 5
-    assert result.tokens == len(scorer.family.render(scorer._encoder, QUESTION, steps).ids)
+    assert result.tokens == len(scorer.family.render(scorer.tokenizer, QUESTION, steps).ids)

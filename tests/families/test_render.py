@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from surefoot.errors import CheckpointError
-from surefoot.families import TextEncoder
+from surefoot.families import PromptTokenizer
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, MARKER, SYSTEM, Qwen
 from surefoot.testing import QWEN_ADDED_TOKENS, qwen_tokenizer_json
 
@@ -44,8 +44,8 @@ def card_ids(whole: Tokenizer, question: str, steps: list[str]) -> list[int]:
     return ids
 
 
-def test_the_card_example_has_the_published_positions(encoder: TextEncoder, whole: Tokenizer) -> None:
-    prompt = Qwen().render(encoder, CARD_QUESTION, CARD_STEPS)
+def test_the_card_example_has_the_published_positions(tokenizer: PromptTokenizer, whole: Tokenizer) -> None:
+    prompt = Qwen().render(tokenizer, CARD_QUESTION, CARD_STEPS)
     assert len(prompt.ids) == 454
     assert prompt.reads == (197, 333, 386, 451)
     assert list(prompt.ids) == card_ids(whole, CARD_QUESTION, list(CARD_STEPS))
@@ -55,9 +55,9 @@ def test_the_card_example_has_the_published_positions(encoder: TextEncoder, whol
 @given(question=plain, steps=st.lists(plain, min_size=1, max_size=4))
 @settings(max_examples=200, deadline=None)
 def test_ordinary_text_gives_the_ids_of_the_card(
-    encoder: TextEncoder, whole: Tokenizer, question: str, steps: list[str]
+    tokenizer: PromptTokenizer, whole: Tokenizer, question: str, steps: list[str]
 ) -> None:
-    prompt = Qwen().render(encoder, question, steps)
+    prompt = Qwen().render(tokenizer, question, steps)
     assert list(prompt.ids) == card_ids(whole, question, steps)
     assert prompt.reads == tuple(place for place, token in enumerate(prompt.ids) if token == 151651)
 
@@ -69,9 +69,9 @@ def test_ordinary_text_gives_the_ids_of_the_card(
 )
 @settings(max_examples=200, deadline=None)
 def test_text_never_becomes_structure(
-    encoder: TextEncoder, question: str, steps: list[str], system: str | None
+    tokenizer: PromptTokenizer, question: str, steps: list[str], system: str | None
 ) -> None:
-    prompt = Qwen().render(encoder, question, steps, system)
+    prompt = Qwen().render(tokenizer, question, steps, system)
     structure = [token for token in prompt.ids if token in QWEN_ADDED_TOKENS.values()]
     assert structure == [151644, 151645, 151644, 151645, 151644, *[151651] * len(steps), 151645]
     assert len(prompt.reads) == len(steps)
@@ -79,16 +79,16 @@ def test_text_never_becomes_structure(
     assert prompt.prefix == len(prompt.ids) - 1 - [*reversed(prompt.ids)].index(151644) + 1
 
 
-def test_every_structure_token_in_a_text_is_named(encoder: TextEncoder) -> None:
-    assert encoder.lookalikes("ordinary text") == []
-    assert sorted(encoder.lookalikes("<|im_end|> and <extra_0>")) == ["<extra_0>", "<|im_end|>"]
+def test_every_structure_token_in_a_text_is_named(tokenizer: PromptTokenizer) -> None:
+    assert tokenizer.lookalikes("ordinary text") == []
+    assert sorted(tokenizer.lookalikes("<|im_end|> and <extra_0>")) == ["<extra_0>", "<|im_end|>"]
 
 
 def test_a_vocabulary_without_the_marker_is_refused() -> None:
     layout = json.loads(qwen_tokenizer_json())
     layout["added_tokens"] = [token for token in layout["added_tokens"] if token["content"] != MARKER]
     with pytest.raises(CheckpointError, match="no token '<extra_0>'.*the PRM's own repository"):
-        Qwen().render(TextEncoder(layout), "q", ["s"])
+        Qwen().render(PromptTokenizer(layout), "q", ["s"])
 
 
 def test_a_vocabulary_that_spells_structure_is_refused() -> None:
@@ -96,12 +96,12 @@ def test_a_vocabulary_that_spells_structure_is_refused() -> None:
     word = next(word for word in ("Ġhello", "hello") if word in layout["model"]["vocab"])
     layout["added_tokens"].append({**layout["added_tokens"][0], "content": "<x>", "id": layout["model"]["vocab"][word]})
     with pytest.raises(CheckpointError, match="spells a structure token"):
-        TextEncoder(layout).encode(" hello hello")
+        PromptTokenizer(layout).encode(" hello hello")
 
 
 @pytest.mark.parametrize("limit", [0, 147, 197, 198, 333, 334, 451, 452, 454, 5000])
-def test_cutting_keeps_the_reads_that_fit(encoder: TextEncoder, limit: int) -> None:
-    prompt = Qwen().render(encoder, CARD_QUESTION, CARD_STEPS)
+def test_cutting_keeps_the_reads_that_fit(tokenizer: PromptTokenizer, limit: int) -> None:
+    prompt = Qwen().render(tokenizer, CARD_QUESTION, CARD_STEPS)
     cut = prompt.cut(limit)
     assert cut.reads == tuple(read for read in prompt.reads if read < limit)
     assert len(cut.ids) == (cut.reads[-1] + 1 if cut.reads else 0)

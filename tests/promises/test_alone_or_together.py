@@ -36,12 +36,12 @@ def reference(checkpoint: Path) -> Reference:
 
 def alone(scorer: surefoot.Scorer, reference: Reference, question: str, solution: list[str]) -> list[float]:
     kept = [step for step in solution if step.strip()]
-    return reference.scores(scorer.family.render(scorer._encoder, question, kept)) if kept else []
+    return reference.scores(scorer.family.render(scorer.tokenizer, question, kept)) if kept else []
 
 
 def padded(scorer: surefoot.Scorer, reference: Reference, items: list[tuple[str, list[str]]]) -> list[list[float]]:
     solutions = [(question, [step for step in solution if step.strip()]) for question, solution in items]
-    return reference.padded_scores([scorer.family.render(scorer._encoder, *item) for item in solutions])
+    return reference.padded_scores([scorer.family.render(scorer.tokenizer, *item) for item in solutions])
 
 
 @given(items=groups, seed=st.integers(0, 2**32), budget=st.sampled_from([7, 40, 100, 512]))
@@ -52,11 +52,11 @@ def test_packed_in_any_order_and_size(
     expected = [alone(scorer, reference, *item) for item in items]
     order = list(range(len(items)))
     random.Random(seed).shuffle(order)
-    before, scorer._runner.budget = scorer._runner.budget, budget
+    before, scorer.engine.budget = scorer.engine.budget, budget
     try:
         together = scorer.score_many([items[index] for index in order])
     finally:
-        scorer._runner.budget = before
+        scorer.engine.budget = before
     for index, result in zip(order, together, strict=True):
         assert result.step_scores == pytest.approx(expected[index], abs=1e-5)
     assert padded(scorer, reference, items) == [pytest.approx(scores, abs=1e-5) for scores in expected]
@@ -67,7 +67,7 @@ def test_packed_in_any_order_and_size(
 def test_through_a_session(
     scorer: surefoot.Scorer, reference: Reference, rounds: list[list[list[str]]], room: int
 ) -> None:
-    session = scorer.session("q", max_bytes=room * scorer._runner.token_bytes)
+    session = scorer.session("q", max_bytes=room * scorer.engine.token_bytes)
     for candidates in rounds:
         for candidate, result in zip(candidates, session.score(candidates), strict=True):
             assert result.step_scores == pytest.approx(alone(scorer, reference, "q", candidate), abs=1e-5)
@@ -127,9 +127,9 @@ def test_from_many_threads_at_once(scorer: surefoot.Scorer) -> None:
 def test_a_solution_that_overflows_harms_no_other(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     """One token whose embedding is infinite: only steps that see it are lost, in any company."""
     broken = surefoot.load(checkpoint)
-    token = scorer._encoder.encode(" bomb")[0][0]
+    token = scorer.tokenizer.encode(" bomb")[0][0]
     with torch.inference_mode():
-        broken._runner.backbone.state_dict()["embed_tokens.weight"][token] = float("inf")
+        broken.engine.backbone.state_dict()["embed_tokens.weight"][token] = float("inf")
     items = [("q", ["one", "a bomb", "three"]), ("q", ["one", "two"]), ("other", ["x"])]
     fine = [result.step_scores for result in scorer.score_many(items)]
     expected = [[fine[0][0], None, None], fine[1], fine[2]]
@@ -160,7 +160,7 @@ def test_under_a_trainers_settings(checkpoint: Path, scorer: surefoot.Scorer, ki
 def test_compiled(checkpoint: Path, scorer: surefoot.Scorer, caplog: pytest.LogCaptureFixture) -> None:
     """Packs of one fixed shape go through the compiled pass, cut wherever they are full."""
     compiled = surefoot.load(checkpoint, compile=True)
-    compiled._runner.budget = 64
+    compiled.engine.budget = 64
     items = [(f"q {n // 6}", ["one", f"two {n}", "1 + 1 = 2", "so 3"][: n % 5]) for n in range(30)]
     assert any(len(pack.ids) == 64 and pack.inherited for pack in packs(compiled, items))
     for found, expected in zip(compiled.score_many(items), scorer.score_many(items), strict=True):
@@ -169,8 +169,8 @@ def test_compiled(checkpoint: Path, scorer: surefoot.Scorer, caplog: pytest.LogC
 
 
 def packs(scorer: surefoot.Scorer, items: list[tuple[str, list[str]]]) -> list[Pack]:
-    prompts = [scorer.family.render(scorer._encoder, *item).cut(4096) for item in items if item[1]]
-    return list(build_trie(prompts, scorer._runner.budget, fill=True).packs())
+    prompts = [scorer.family.render(scorer.tokenizer, *item).cut(4096) for item in items if item[1]]
+    return list(build_trie(prompts, scorer.engine.budget, fill=True).packs())
 
 
 @pytest.mark.parametrize("attention", ["eager", "flex"])

@@ -275,7 +275,7 @@ def test_labels_that_are_numbers_stay_what_they_are(http: httpx.Client) -> None:
 def test_who_leaves_get_reward_frees_the_place(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
     url, house = service
     batcher = house.services[scorer.name].batcher
-    with scorer._runner.lock:
+    with scorer.engine.lock:
         body = {"query": [f"{QUESTION} {SOLUTION}"], "prompts": [QUESTION], "labels": None}
         busy = threading.Thread(
             target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
@@ -291,7 +291,7 @@ def test_who_leaves_get_reward_frees_the_place(service: tuple[str, House], score
 
 def test_pooling_speaks_vllm(http: httpx.Client, scorer: surefoot.Scorer) -> None:
     steps = ["3 * 4 = 12.", "2 + 12 = 14."]
-    prompt = scorer.family.render(scorer._encoder, QUESTION, steps)
+    prompt = scorer.family.render(scorer.tokenizer, QUESTION, steps)
     text = (
         "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n"
         f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
@@ -351,7 +351,7 @@ def test_metrics_are_what_prometheus_reads(http: httpx.Client) -> None:
 
 
 def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, House], scorer: surefoot.Scorer) -> None:
-    with scorer._runner.lock:  # the engine is busy with somebody else
+    with scorer.engine.lock:  # the engine is busy with somebody else
         for body, header in (({"timeout": 0.2}, {}), ({}, {"X-Request-Timeout": "0.2"})):
             started = time.monotonic()
             reply = http.post("/v1/score", json={"items": [ITEM], **body}, headers=header)
@@ -366,7 +366,7 @@ def test_a_caller_that_leaves_frees_its_place(service: tuple[str, House], scorer
     url, house = service
     batcher = house.services[scorer.name].batcher
     left = dict(house.metrics.left.values)
-    with scorer._runner.lock:
+    with scorer.engine.lock:
         busy = threading.Thread(
             target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
         )
@@ -416,7 +416,7 @@ def test_a_full_queue_is_429_with_retry_after(service: tuple[str, House], scorer
     url, house = service
     batcher = house.services[scorer.name].batcher
     large = {"items": [{"question": f"{n} " + "x " * 500, "steps": ["y"]} for n in range(30)]}
-    with scorer._runner.lock:
+    with scorer.engine.lock:
         waiting = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": large, "timeout": 60})
         waiting.start()
         wait_until(lambda: batcher.tokens > 10_000)

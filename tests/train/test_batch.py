@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from surefoot.errors import InputError
-from surefoot.families import FAMILIES, TextEncoder
+from surefoot.families import FAMILIES, PromptTokenizer
 from surefoot.families.mini.family import STEP
 from surefoot.testing import byte_tokenizer_json, write_base
 from surefoot.train.batch import Encoded, Mixture, Shape, collate, draw, draw_questions, encode, merge, plan
@@ -22,15 +22,15 @@ MINI = FAMILIES["mini"]
 
 
 @pytest.fixture(scope="module")
-def bytes_encoder() -> TextEncoder:
-    return TextEncoder(json.loads(byte_tokenizer_json(*MINI.own_tokens)))
+def bytes_encoder() -> PromptTokenizer:
+    return PromptTokenizer(json.loads(byte_tokenizer_json(*MINI.own_tokens)))
 
 
 def some(count: int, wrong: int, source: str, length: int = 10) -> list[Encoded]:
     return [Encoded((1,) * length, (length - 1,), (float(at >= wrong),), source, at < wrong) for at in range(count)]
 
 
-def test_an_example_ends_with_its_last_target(bytes_encoder: TextEncoder) -> None:
+def test_an_example_ends_with_its_last_target(bytes_encoder: PromptTokenizer) -> None:
     encoded, left_out = encode([from_label("qq", ["aa", "bbb", "cc"], 1)], MINI, bytes_encoder, 100)
     assert left_out == 0
     # two of the question, the solution token, then each step and its marker; nothing of the third step
@@ -41,7 +41,7 @@ def test_an_example_ends_with_its_last_target(bytes_encoder: TextEncoder) -> Non
     assert [encoded[0].ids[at] for at in encoded[0].reads] == [bytes_encoder.token(STEP)] * 2
 
 
-def test_targets_past_the_limit_are_left_out(bytes_encoder: TextEncoder) -> None:
+def test_targets_past_the_limit_are_left_out(bytes_encoder: PromptTokenizer) -> None:
     example = from_label("qq", ["aa", "bbb"], -1)
     encoded, left_out = encode([example, Example("q", ("a",), (None,))], MINI, bytes_encoder, 9)
     assert [one.reads for one in encoded] == [(5,)]
@@ -112,7 +112,7 @@ def test_a_weight_for_nothing_is_a_mistake(draw: Callable[..., object]) -> None:
         draw(some(3, 1, "a"), Mixture({"typo": 2.0}), 0, 0)
 
 
-def test_collated_ids_are_what_was_encoded(bytes_encoder: TextEncoder) -> None:
+def test_collated_ids_are_what_was_encoded(bytes_encoder: PromptTokenizer) -> None:
     encoded, _ = encode([from_label("q", ["step"], 0)], MINI, bytes_encoder, 100)
     batch = collate(encoded, Shape(64, 16))
     assert torch.equal(batch.ids[0, : len(encoded[0].ids)], torch.tensor(encoded[0].ids))
@@ -127,7 +127,7 @@ def test_merged_examples_get_the_scores_they_get_alone(tmp_path: Path) -> None:
         from_label("How much is 3 * 4 + 5?", ["3 + 4 = 7."], 0),
         from_label("Another question?", ["It is another."], -1),
     ]
-    examples, _ = encode(found, trainee.family, trainee.encoder, 500)
+    examples, _ = encode(found, trainee.family, trainee.tokenizer, 500)
     shape = Shape(2048, 16)
     rows = merge(examples, range(4), 500, 0, 0)
     assert sorted(len(row.reads) for row in rows) == [1, 5], "a step that two of them share is read once"

@@ -88,7 +88,7 @@ def test_the_rule_is_learnt_and_the_export_gives_the_same_scores(
     assert scorer.family.name == {"llama": "mini", "qwen2": "qwen"}[kind]
     for example in rule(10, seed=2):
         scores = scorer.score(example.question, example.steps).step_scores
-        prompt = trainee.family.render(trainee.encoder, example.question, example.steps)
+        prompt = trainee.family.render(trainee.tokenizer, example.question, example.steps)
         places = torch.tensor(prompt.reads)
         with torch.no_grad():
             margin = trainee.model(Batch(torch.tensor([prompt.ids]), torch.zeros_like(places), places, places))
@@ -154,7 +154,7 @@ def test_a_free_row_is_used_for_the_marker(tmp_path: Path) -> None:
     base = write_base(tmp_path / "roomy", "qwen2", vocab_size=300)
     trainee = make_trainee(base)
     assert trainee.family.name == "qwen"
-    assert trainee.encoder.token(MARKER) == 259
+    assert trainee.tokenizer.token(MARKER) == 259
     assert trainee.config["vocab_size"] == 300
 
 
@@ -380,7 +380,7 @@ def test_snapshots_are_few_and_whole(llama: Path, tmp_path: Path) -> None:
 def test_steps_behind_the_first_error_carry_no_gradient(llama: Path) -> None:
     def gradients(examples: list[Example]) -> dict[str, torch.Tensor]:
         trainee = make_trainee(llama)
-        encoded, _ = encode(examples, trainee.family, trainee.encoder, 128)
+        encoded, _ = encode(examples, trainee.family, trainee.tokenizer, 128)
         batch = collate(encoded, Shape(256, 16))
         margin = trainee.model(batch)
         torch.nn.functional.binary_cross_entropy_with_logits(margin, batch.targets).backward()  # type: ignore[no-untyped-call]
@@ -585,4 +585,4 @@ def test_frozen_embeddings_leave_our_own_tokens_free(llama: Path, tmp_path: Path
     train(trainee, rule(20), tmp_path / "out", replace(FAST, steps=3, freeze_embeddings=True), QUIET)
     moved = (weights(tmp_path / "out")["model.embed_tokens.weight"] != before).any(1).nonzero().flatten().tolist()
     # No step of these examples holds an equation or a number, so the calculator's tokens are not seen.
-    assert moved == [trainee.encoder.token(SOLUTION), trainee.encoder.token(STEP)]
+    assert moved == [trainee.tokenizer.token(SOLUTION), trainee.tokenizer.token(STEP)]

@@ -8,13 +8,13 @@ import time
 import pytest
 
 from surefoot.errors import OptionError
-from surefoot.families import FAMILIES, TextEncoder, find_family
+from surefoot.families import FAMILIES, PromptTokenizer, find_family
 from surefoot.families.mini.calculator import FAILS, HOLDS, NEW, notes_on
 from surefoot.families.mini.family import SOLUTION, STEP
 from surefoot.testing import byte_tokenizer_json
 
 MINI = FAMILIES["mini"]
-ENCODER = TextEncoder(json.loads(byte_tokenizer_json(*MINI.own_tokens)))
+ENCODER = PromptTokenizer(json.loads(byte_tokenizer_json(*MINI.own_tokens)))
 
 
 def test_the_prompt() -> None:

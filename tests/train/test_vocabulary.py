@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 import surefoot
 from surefoot.errors import OptionError
-from surefoot.families import TextEncoder
+from surefoot.families import PromptTokenizer
 from surefoot.testing import qwen_tokenizer_json, write_base
 from surefoot.train.export import export
 from surefoot.train.model import make_trainee
@@ -24,7 +24,7 @@ TEXTS = ["Natalia sold clips to 48 of her friends.", "Natalia sold 48 / 2 = 24 c
 def test_what_the_texts_use_is_read_as_before() -> None:
     smaller, kept = cut_vocabulary(LAYOUT, [*TEXTS, *TEXTS], 1000)
     assert 1000 <= len(kept) < 1300
-    old, new = TextEncoder(LAYOUT).encode(*TEXTS), TextEncoder(smaller).encode(*TEXTS)
+    old, new = PromptTokenizer(LAYOUT).encode(*TEXTS), PromptTokenizer(smaller).encode(*TEXTS)
     assert [[kept[number] for number in ids] for ids in new] == old
 
 

@@ -9,7 +9,7 @@ from surefoot.errors import CheckpointError, OptionError
 from surefoot.families.actprm import ActPRM
 from surefoot.families.babelscape import Babelscape
 from surefoot.families.base import Family, Golden, StepValue, with_options
-from surefoot.families.catalog import KNOWN, Known, find_known
+from surefoot.families.catalog import CATALOG, CatalogEntry, find_in_catalog
 from surefoot.families.fover import FoVer
 from surefoot.families.implicit import Implicit
 from surefoot.families.llemma import Llemma
@@ -20,7 +20,7 @@ from surefoot.families.reasoneval import ReasonEval
 from surefoot.families.rlhflow import RLHFlow
 from surefoot.families.shepherd import ERPRM, Shepherd
 from surefoot.families.skywork import Skywork
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 from surefoot.families.trl import TokenClassifier
 from surefoot.families.universal import Universal
 from surefoot.families.versa import Versa
@@ -61,7 +61,7 @@ def find_family(
     if name is not None and name not in FAMILIES:
         raise OptionError(f"family={name!r} is not known. The families are: {choices}.")
     claiming = [family.name for family in FAMILIES.values() if set(family.architectures) & set(architectures)]
-    rows = [row for row in find_known(model) if not claiming or row.family in claiming]
+    rows = [row for row in find_in_catalog(model) if not claiming or row.family in claiming]
     if name is not None and rows and name not in {row.family for row in rows}:
         raise OptionError(
             f"{model} is known as a model of the family {rows[0].family!r}, so family={name!r} would give numbers "
@@ -79,13 +79,13 @@ def find_family(
 
 __all__ = [
     "FAMILIES",
-    "KNOWN",
+    "CATALOG",
     "Family",
     "Golden",
-    "Known",
+    "CatalogEntry",
     "StepValue",
-    "TextEncoder",
+    "PromptTokenizer",
     "find_family",
-    "find_known",
+    "find_in_catalog",
     "with_options",
 ]

@@ -14,7 +14,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family, StepValue, config_int
 from surefoot.families.chat import chatml_marked
 from surefoot.families.qwen import MARKER
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,10 +46,12 @@ class ActPRM(Family):
         weights = {f"score.model.{name}.weight": (heads, *size) for name, size in sizes.items()}
         return weights | {f"score.model.{name}.bias": (heads, size[1]) for name, size in sizes.items()}
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """The assistant's turn stays open; steps have no white space around them."""
         system = self.default_system if system is None else system
-        return chatml_marked(encoder, system, question, [step.strip() for step in steps], self.marker, closed=False)
+        return chatml_marked(tokenizer, system, question, [step.strip() for step in steps], self.marker, closed=False)
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """Mean and standard deviation over the heads."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family, config_int
-from surefoot.families.builder import Sketch
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import numbered
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,25 +50,27 @@ class Babelscape(Family):
             shapes[f"{self.head}.bias"] = (1,)
         return shapes
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """No chat and no system message."""
         self.refuse_system(system)
-        tag = encoder.word(self.tag)
+        tag = tokenizer.word(self.tag)
         start = f"Problem: {question}\nSteps:"
-        sketch = Sketch(encoder)
+        builder = PromptBuilder(tokenizer)
         if self.opening is not None:
-            sketch.token(self.opening)
+            builder.token(self.opening)
         if not steps:
-            sketch.text(start, opens=True)
+            builder.text(start, opens=True)
         for number, step in enumerate(steps, start=1):
             text = f"\n{numbered(number, step)}\n"
             if number == 1:
-                sketch.text(start + text, opens=True, question=start)
+                builder.text(start + text, opens=True, question=start)
             else:
-                sketch.text(text)
-            sketch.token(tag)
-            sketch.read()
-        return sketch.prompt()
+                builder.text(text)
+            builder.token(tag)
+            builder.read()
+        return builder.prompt()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The scalar."""

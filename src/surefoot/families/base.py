@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
 from surefoot.errors import CheckpointError, OptionError
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,7 +81,7 @@ class Family(ABC):
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """The head's tensors by name, with their shapes, for a model with this config.json."""
 
-    def keep(self, encoder: TextEncoder, name: str, tensor: Tensor) -> Tensor:
+    def keep(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
         """What of a head tensor stays in memory: all of it, unless a family needs less."""
         return tensor
 
@@ -90,12 +90,14 @@ class Family(ABC):
         return None
 
     @abstractmethod
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """The exact ids that the model was trained to read. `system` replaces the family's own system message."""
 
     def prompts(
         self,
-        encoder: TextEncoder,
+        tokenizer: PromptTokenizer,
         question: str,
         steps: Sequence[str],
         system: str | None = None,
@@ -103,7 +105,7 @@ class Family(ABC):
     ) -> tuple[Prompt, ...]:
         """The prompts of one solution, whose reads in their order are those of its steps: one, unless every step needs
         a text of its own. Of a prompt with more tokens than `limit` it only matters that it has."""
-        return (self.render(encoder, question, steps, system),)
+        return (self.render(tokenizer, question, steps, system),)
 
     @abstractmethod
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from surefoot.core.prompt import Prompt
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 
 @dataclass
@@ -26,17 +26,17 @@ class _Part:
     question: str | None = None
 
 
-class Sketch:
+class PromptBuilder:
     """Collects parts, then makes the prompt of them."""
 
-    def __init__(self, encoder: TextEncoder) -> None:
-        self._encoder = encoder
+    def __init__(self, tokenizer: PromptTokenizer) -> None:
+        self.tokenizer = tokenizer
         self._parts: list[_Part] = []
         self._step_ends: list[int] = []
 
     def token(self, token: str | int, *, asked: bool = False) -> None:
         """A structure token by name, or any token by id."""
-        number = self._encoder.token(token) if isinstance(token, str) else token
+        number = self.tokenizer.token(token) if isinstance(token, str) else token
         self._parts.append(_Part(token=number, asked=asked))
 
     def text(self, text: str, *, opens: bool = False, asked: bool = False, question: str | None = None) -> None:
@@ -72,7 +72,7 @@ class Sketch:
             piece = next(encoded)
             if part.question is not None:
                 (asked,) = (
-                    self._encoder.encode(part.question) if part.opens else self._encoder.encode_more(part.question)
+                    self.tokenizer.encode(part.question) if part.opens else self.tokenizer.encode_more(part.question)
                 )
                 prefix = len(ids) + _common(asked, piece)
             if part.asked:
@@ -86,8 +86,8 @@ class Sketch:
 
     def _encoded(self) -> Iterator[list[int]]:
         """The ids of every part, with two calls of the tokenizer."""
-        opening = iter(self._encoder.encode(*(part.text for part in self._parts if part.opens)))
-        more = iter(self._encoder.encode_more(*(part.text for part in self._parts if not part.opens)))
+        opening = iter(self.tokenizer.encode(*(part.text for part in self._parts if part.opens)))
+        more = iter(self.tokenizer.encode_more(*(part.text for part in self._parts if not part.opens)))
         for part in self._parts:
             piece = next(opening if part.opens else more)
             yield piece if part.token is None else [part.token]

@@ -51,7 +51,7 @@ CODELLAMA_34B = Size(8192, 22016, 48, 1024, 32000)
 
 
 @dataclass(frozen=True)
-class Known:
+class CatalogEntry:
     """One model."""
 
     id: str
@@ -82,62 +82,62 @@ LITERAL = {"separator": "\\n\\n"}
 QWEN_VERSA = {"opening": None}
 NO_SYSTEM = {"default_system": None}
 
-KNOWN: tuple[Known, ...] = (
-    Known("mini", "mini", SMOLLM_16, 768, "Apache-2.0"),
-    Known("Qwen/Qwen2.5-Math-PRM-7B", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
-    Known("Qwen/Qwen2.5-Math-PRM-72B", "qwen", QWEN_72B, 4096, QWEN_LICENCE),
-    Known("Qwen/Qwen2.5-Math-7B-PRM800K", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
-    Known("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Step", "qwen", QWEN_7B),
-    Known("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Math-Span", "qwen", QWEN_7B),
-    Known("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=NO_SYSTEM),
-    Known("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B),
-    Known("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B),
-    Known("plaguss/Qwen2.5-Math-7B-PRM-0.1", "trl", QWEN_7B),
-    Known("HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "trl", QWEN_15B, 2048, options=LITERAL),
-    Known("HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2", "trl", QWEN_7B, 2048, options=LITERAL),
-    Known("axolotl-ai-co/Qwen2.5-Math-PRM-7B", "trl", QWEN_7B),
-    Known("jinachris/PURE-PRM-7B", "trl", QWEN_7B, options={"margin": True}),
-    Known("jinachris/Qwen2.5-Math-7B-PRM800K", "trl", QWEN_7B, options={"margin": True}),
-    Known("peiyi9979/math-shepherd-mistral-7b-prm", "shepherd", MISTRAL_7B, 4096),
-    Known("HanningZhang/Llama3.1-Math-PRM", "er-prm", LLAMA_8B, 1024),
-    Known("openreasoner/Math-psa", "math-psa", QWEN_7B, 2048),
-    Known("UW-Madison-Lee-Lab/VersaPRM", "versa", LLAMA_8B, 750),
-    Known("UW-Madison-Lee-Lab/VersaPRM-Aug", "versa", LLAMA_8B, 750),
-    Known("UW-Madison-Lee-Lab/VersaPRM-Base-8B", "versa", LLAMA_8B, 750),
-    Known("UW-Madison-Lee-Lab/VersaPRM-Base-3B", "versa", LLAMA_3B, 750),
-    Known("UW-Madison-Lee-Lab/VersaPRM-Math-Subset", "versa", LLAMA_8B, 750),
-    Known("UW-Madison-Lee-Lab/VersaPRM-Small-Subset", "versa", LLAMA_8B, 750),
-    Known("UW-Madison-Lee-Lab/Llama-PRM800K", "versa", LLAMA_8B, 650),
-    Known("UW-Madison-Lee-Lab/Qwen-PRM800K", "versa", QWEN_7B, 650, options=QWEN_VERSA),
-    Known("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "rlhflow", LLAMA_8B, 8192),
-    Known("RLHFlow/Llama3.1-8B-PRM-Deepseek-Data", "rlhflow", LLAMA_8B, 8192),
-    Known("ryokamoi/Llama-3.1-8B-FoVer-PRM", "fover", LLAMA_8B),
-    Known(
+CATALOG: tuple[CatalogEntry, ...] = (
+    CatalogEntry("mini", "mini", SMOLLM_16, 768, "Apache-2.0"),
+    CatalogEntry("Qwen/Qwen2.5-Math-PRM-7B", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
+    CatalogEntry("Qwen/Qwen2.5-Math-PRM-72B", "qwen", QWEN_72B, 4096, QWEN_LICENCE),
+    CatalogEntry("Qwen/Qwen2.5-Math-7B-PRM800K", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
+    CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Step", "qwen", QWEN_7B),
+    CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Math-Span", "qwen", QWEN_7B),
+    CatalogEntry("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=NO_SYSTEM),
+    CatalogEntry("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B),
+    CatalogEntry("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B),
+    CatalogEntry("plaguss/Qwen2.5-Math-7B-PRM-0.1", "trl", QWEN_7B),
+    CatalogEntry("HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "trl", QWEN_15B, 2048, options=LITERAL),
+    CatalogEntry("HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2", "trl", QWEN_7B, 2048, options=LITERAL),
+    CatalogEntry("axolotl-ai-co/Qwen2.5-Math-PRM-7B", "trl", QWEN_7B),
+    CatalogEntry("jinachris/PURE-PRM-7B", "trl", QWEN_7B, options={"margin": True}),
+    CatalogEntry("jinachris/Qwen2.5-Math-7B-PRM800K", "trl", QWEN_7B, options={"margin": True}),
+    CatalogEntry("peiyi9979/math-shepherd-mistral-7b-prm", "shepherd", MISTRAL_7B, 4096),
+    CatalogEntry("HanningZhang/Llama3.1-Math-PRM", "er-prm", LLAMA_8B, 1024),
+    CatalogEntry("openreasoner/Math-psa", "math-psa", QWEN_7B, 2048),
+    CatalogEntry("UW-Madison-Lee-Lab/VersaPRM", "versa", LLAMA_8B, 750),
+    CatalogEntry("UW-Madison-Lee-Lab/VersaPRM-Aug", "versa", LLAMA_8B, 750),
+    CatalogEntry("UW-Madison-Lee-Lab/VersaPRM-Base-8B", "versa", LLAMA_8B, 750),
+    CatalogEntry("UW-Madison-Lee-Lab/VersaPRM-Base-3B", "versa", LLAMA_3B, 750),
+    CatalogEntry("UW-Madison-Lee-Lab/VersaPRM-Math-Subset", "versa", LLAMA_8B, 750),
+    CatalogEntry("UW-Madison-Lee-Lab/VersaPRM-Small-Subset", "versa", LLAMA_8B, 750),
+    CatalogEntry("UW-Madison-Lee-Lab/Llama-PRM800K", "versa", LLAMA_8B, 650),
+    CatalogEntry("UW-Madison-Lee-Lab/Qwen-PRM800K", "versa", QWEN_7B, 650, options=QWEN_VERSA),
+    CatalogEntry("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "rlhflow", LLAMA_8B, 8192),
+    CatalogEntry("RLHFlow/Llama3.1-8B-PRM-Deepseek-Data", "rlhflow", LLAMA_8B, 8192),
+    CatalogEntry("ryokamoi/Llama-3.1-8B-FoVer-PRM", "fover", LLAMA_8B),
+    CatalogEntry(
         "ryokamoi/Qwen-2.5-7B-FoVer-PRM",
         "fover",
         QWEN_7B,
         options={"chat": "chatml", "preamble": "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
     ),
-    Known("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B", "skywork", QWEN_15B, 4096, "Skywork Community License"),
-    Known("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "skywork", QWEN_7B, 4096, "Skywork Community License"),
-    Known("PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0"),
-    Known("PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0"),
-    Known("sail/ActPRM", "actprm", QWEN_7B, 4096),
-    Known("sail/ActPRM-X", "actprm", QWEN_7B, 4096),
-    Known("ScalableMath/llemma-7b-prm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
-    Known("ScalableMath/llemma-7b-prm-metamath-level-1to3-hf", "llemma", LLEMMA_7B),
-    Known("ScalableMath/llemma-7b-oprm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
-    Known("GAIR/ReasonEval-7B", "reasoneval", MISTRAL_7B),
-    Known("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B),
-    Known("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768),
-    Known("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B),
-    Known("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B),
+    CatalogEntry("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B", "skywork", QWEN_15B, 4096, "Skywork Community License"),
+    CatalogEntry("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "skywork", QWEN_7B, 4096, "Skywork Community License"),
+    CatalogEntry("PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0"),
+    CatalogEntry("PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0"),
+    CatalogEntry("sail/ActPRM", "actprm", QWEN_7B, 4096),
+    CatalogEntry("sail/ActPRM-X", "actprm", QWEN_7B, 4096),
+    CatalogEntry("ScalableMath/llemma-7b-prm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
+    CatalogEntry("ScalableMath/llemma-7b-prm-metamath-level-1to3-hf", "llemma", LLEMMA_7B),
+    CatalogEntry("ScalableMath/llemma-7b-oprm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
+    CatalogEntry("GAIR/ReasonEval-7B", "reasoneval", MISTRAL_7B),
+    CatalogEntry("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B),
+    CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768),
+    CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B),
+    CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B),
 )
 
 
-def find_known(model: str) -> tuple[Known, ...]:
+def find_in_catalog(model: str) -> tuple[CatalogEntry, ...]:
     """The rows of a hub id, or those whose name a folder has."""
     asked = model.replace("\\", "/").rstrip("/").lower()
-    exact = tuple(row for row in KNOWN if row.id.lower() == asked)
+    exact = tuple(row for row in CATALOG if row.id.lower() == asked)
     folder = asked.rsplit("/", 1)[-1]
-    return exact or tuple(row for row in KNOWN if row.id.lower().endswith(f"/{folder}"))
+    return exact or tuple(row for row in CATALOG if row.id.lower().endswith(f"/{folder}"))

@@ -18,11 +18,11 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
 from surefoot.errors import OptionError
 from surefoot.families.base import Family, StepValue
-from surefoot.families.builder import Sketch
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import chatml_turn, llama_header, llama_turn, numbered
 from surefoot.families.label_words import output_layer
 from surefoot.families.qwen import SYSTEM
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 from surefoot.families.turns import CHATS
 
 if TYPE_CHECKING:
@@ -73,32 +73,34 @@ class Implicit(Family):
         """The whole output layer: a log-probability needs all of it."""
         return output_layer(config)
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """System, user and assistant turn; the steps are parted by blank lines."""
         system = self.default_system if system is None else system
-        sketch = Sketch(encoder)
+        builder = PromptBuilder(tokenizer)
         turn, end = (llama_turn, "<|eot_id|>") if self.chat == "llama3" else (chatml_turn, "<|im_end|>")
         if self.chat == "llama3":
-            sketch.token("<|begin_of_text|>")
+            builder.token("<|begin_of_text|>")
         if system is not None:
-            turn(sketch, "system", system)
-        turn(sketch, "user", question)
+            turn(builder, "system", system)
+        turn(builder, "user", question)
         if self.chat == "llama3":
-            llama_header(sketch, "assistant")
-            sketch.text("\n\n")
+            llama_header(builder, "assistant")
+            builder.text("\n\n")
         else:
-            sketch.token("<|im_start|>")
-            sketch.text("assistant\n")
-        sketch.question_ends()
+            builder.token("<|im_start|>")
+            builder.text("assistant\n")
+        builder.question_ends()
         for number, step in enumerate(steps, start=1):
             text = numbered(number, step) if self.number_steps else step
             if number < len(steps):
-                sketch.text(f"{text}\n\n", asked=True)
+                builder.text(f"{text}\n\n", asked=True)
             else:
-                sketch.text(text, asked=True)
-                sketch.token(end, asked=True)
-            sketch.step_ends()
-        return sketch.prompt()
+                builder.text(text, asked=True)
+                builder.token(end, asked=True)
+            builder.step_ends()
+        return builder.prompt()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """Every read asks for a token."""

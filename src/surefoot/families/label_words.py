@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from surefoot.families.base import Family, config_int
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,9 +36,9 @@ class TwoWords(Family):
         """The output layer, of which two rows are kept."""
         return output_layer(config)
 
-    def keep(self, encoder: TextEncoder, name: str, tensor: Tensor) -> Tensor:
+    def keep(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
         """The rows of the good word and of the bad one."""
-        return tensor[[encoder.word(self.good), encoder.word(self.bad)]]
+        return tensor[[tokenizer.word(self.good), tokenizer.word(self.bad)]]
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The probability of the good word, were there only the two."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError
 from surefoot.families.base import Family
-from surefoot.families.builder import Sketch
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.label_words import output_layer
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +39,7 @@ class Llemma(Family):
         """The output layer, of which the mean row is kept."""
         return output_layer(config)
 
-    def keep(self, encoder: TextEncoder, name: str, tensor: Tensor) -> Tensor:
+    def keep(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
         """The mean row: the mean of all logits is its product with the hidden state."""
         import torch
 
@@ -52,23 +52,25 @@ class Llemma(Family):
             )
         return mean
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """Blank lines inside a step become line breaks: they would look like its end."""
         self.refuse_system(system)
-        newline = encoder.word("\n")
+        newline = tokenizer.word("\n")
         opening = f"# Question\n\n{question}\n\n# Solution\n\n"
-        sketch = Sketch(encoder)
+        builder = PromptBuilder(tokenizer)
         if self.opening is not None:
-            sketch.token(self.opening)
+            builder.token(self.opening)
         texts = [re.sub(r"\n{2,}", "\n", step.strip("\n")) for step in steps]
         first, *rest = texts or [""]
         for number, text in enumerate([opening + first, *rest]):
-            sketch.text(text, opens=number == 0, question=None if number else opening)
+            builder.text(text, opens=number == 0, question=None if number else opening)
             if number < len(steps):
-                sketch.token(newline)
-                sketch.read()
-                sketch.token(newline)
-        return sketch.prompt()
+                builder.token(newline)
+                builder.read()
+                builder.token(newline)
+        return builder.prompt()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The sigmoid of the mean logit."""

@@ -14,7 +14,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.families.base import Golden
 from surefoot.families.chat import chatml_marked
 from surefoot.families.heads import TwoClassFamily
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
 MARKER = "<extra_0>"
@@ -76,7 +76,9 @@ class Qwen(TwoClassFamily):
         """The token that closes every step."""
         return self.marker
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """System, user and assistant turn; the assistant's holds each step followed by the marker."""
         system = self.default_system if system is None else system
-        return chatml_marked(encoder, system, question, steps, self.marker)
+        return chatml_marked(tokenizer, system, question, steps, self.marker)

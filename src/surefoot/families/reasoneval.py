@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family, Golden, config_int
-from surefoot.families.builder import Sketch
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.builder import PromptBuilder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,18 +78,20 @@ class ReasonEval(Family):
             shapes["score_head.bias"] = (3,)
         return shapes
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """No chat, nothing between the steps."""
         self.refuse_system(system)
-        sketch = Sketch(encoder)
+        builder = PromptBuilder(tokenizer)
         if self.opening is not None:
-            sketch.token(self.opening)
-        sketch.text(f"Question:\n{question}\nAnswer:\nLet's think step by step.\n", opens=True)
-        sketch.question_ends()
+            builder.token(self.opening)
+        builder.text(f"Question:\n{question}\nAnswer:\nLet's think step by step.\n", opens=True)
+        builder.question_ends()
         for step in steps:
-            sketch.text(step, opens=self.steps_open)
-            sketch.read()
-        return sketch.prompt()
+            builder.text(step, opens=self.steps_open)
+            builder.read()
+        return builder.prompt()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """Neutral or positive."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family, config_int
-from surefoot.families.builder import Sketch
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.builder import PromptBuilder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,22 +36,24 @@ class Skywork(Family):
         """One linear layer to one value."""
         return {"v_head.summary.weight": (1, config_int(config, "hidden_size")), "v_head.summary.bias": (1,)}
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """No chat and no system message."""
         self.refuse_system(system)
-        newline = encoder.word("\n")
-        sketch = Sketch(encoder)
+        newline = tokenizer.word("\n")
+        builder = PromptBuilder(tokenizer)
         if self.opening is not None:
-            sketch.token(self.opening)
-        sketch.text(f"{question}\n", opens=True)
-        sketch.question_ends()
+            builder.token(self.opening)
+        builder.text(f"{question}\n", opens=True)
+        builder.question_ends()
         for step in steps:
             for line in step.replace("\r\n", "\n").split("\n"):
                 if line.strip():
-                    sketch.text(line)
-                    sketch.token(newline)
-            sketch.read()
-        return sketch.prompt()
+                    builder.text(line)
+                    builder.token(newline)
+            builder.read()
+        return builder.prompt()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The sigmoid of the value."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from surefoot.core.prompt import Prompt
-from surefoot.families.builder import Sketch
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import numbered
 from surefoot.families.label_words import TwoWords
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,22 @@ class Tagged(TwoWords):
         """The tag, if it can be seen."""
         return (self.tag.strip() or self.tag,)
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """No chat and no system message."""
         self.refuse_system(system)
-        tag = encoder.word(self.tag)
+        tag = tokenizer.word(self.tag)
         texts = [numbered(at, step) if self.number_steps else step for at, step in enumerate(steps, start=1)]
         first, *rest = texts or [""]
-        sketch = Sketch(encoder)
+        builder = PromptBuilder(tokenizer)
         if self.opening is not None:
-            sketch.token(self.opening)
-        sketch.text(f"{question}{self.between}{first}", opens=True, question=question)
+            builder.token(self.opening)
+        builder.text(f"{question}{self.between}{first}", opens=True, question=question)
         for number, text in enumerate([None, *rest]):
             if text is not None:
-                sketch.text(self.before + text)
+                builder.text(self.before + text)
             if number < len(steps):
-                sketch.token(tag)
-                sketch.read()
-        return sketch.prompt()
+                builder.token(tag)
+                builder.read()
+        return builder.prompt()

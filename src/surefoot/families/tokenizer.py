@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from surefoot.errors import CheckpointError
 
 
-class TextEncoder:
+class PromptTokenizer:
     """A tokenizer in two halves: plain text on one side, named structure tokens on the other."""
 
     def __init__(self, layout: dict[str, Any]) -> None:
@@ -38,17 +38,19 @@ class TextEncoder:
         """How many ids there are: the vocabulary and the structure tokens."""
 
     @classmethod
-    def from_folder(cls, *folders: Path) -> TextEncoder:
+    def from_folder(cls, *folders: Path) -> PromptTokenizer:
         """The tokenizer of a checkpoint, from the first folder that has one: `tokenizer.json`, or the older files that
         transformers can convert."""
         folder = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
         try:
             if folder is not None:
-                return _encoder((folder / "tokenizer.json").read_text(encoding="utf-8"))
+                return parse_tokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
             from transformers import AutoTokenizer
 
             folder = folders[-1]
-            return _encoder(AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer.to_str())
+            return parse_tokenizer(
+                AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer.to_str()
+            )
         except Exception as error:
             raise CheckpointError(
                 f"No tokenizer could be read in {folder} ({error}). Copy tokenizer.json from the model's repository."
@@ -104,9 +106,9 @@ class TextEncoder:
 
 
 @lru_cache(maxsize=4)
-def _encoder(text: str) -> TextEncoder:
+def parse_tokenizer(text: str) -> PromptTokenizer:
     """Building one takes a second; models of one vocabulary share it."""
-    return TextEncoder(json.loads(text))
+    return PromptTokenizer(json.loads(text))
 
 
 def _without_opening(part: Any) -> Any:

@@ -15,8 +15,8 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
 from surefoot.errors import OptionError
 from surefoot.families.base import Family, config_int
-from surefoot.families.builder import Sketch
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.builder import PromptBuilder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,19 +55,21 @@ class TokenClassifier(Family):
         """One linear layer to two classes."""
         return {"score.weight": (2, config_int(config, "hidden_size")), "score.bias": (2,)}
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """No chat, no system message, nothing between question and first step."""
         self.refuse_system(system)
-        sketch = Sketch(encoder)
+        builder = PromptBuilder(tokenizer)
         if self.opening is not None:
-            sketch.token(self.opening)
-        sketch.text(question, opens=True)
-        sketch.question_ends()
+            builder.token(self.opening)
+        builder.text(question, opens=True)
+        builder.question_ends()
         for step in steps:
-            sketch.text(step, opens=True)
-            sketch.text(self.separator, opens=True)
-            sketch.read()
-        return sketch.prompt()
+            builder.text(step, opens=True)
+            builder.text(self.separator, opens=True)
+            builder.read()
+        return builder.prompt()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The probability of the second class, `right`; or that less the first."""

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from surefoot.core.prompt import Prompt
 from surefoot.errors import OptionError
-from surefoot.families.builder import Sketch
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import chatml_turn, llama_header, llama_turn
 from surefoot.families.label_words import TwoWords
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 LLAMA_SYSTEM = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 """What the stock chat template of Llama 3.1 says in the system turn, in front of a system message if there is one."""
@@ -42,33 +42,35 @@ class Turns(TwoWords):
         """What the user says first: the question, and the first step."""
         return f"{question} {step}"
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """One turn of the user and one of the assistant for every step."""
-        sketch = Sketch(encoder)
+        builder = PromptBuilder(tokenizer)
         llama = self.chat == "llama3"
         turn = llama_turn if llama else chatml_turn
         if llama:
-            sketch.token("<|begin_of_text|>")
+            builder.token("<|begin_of_text|>")
         if llama and not (self.preamble is None and system is None):
-            llama_header(sketch, "system")
-            sketch.text("\n\n" + (self.preamble or "") + (system or "").strip())
-            sketch.token("<|eot_id|>")
+            llama_header(builder, "system")
+            builder.text("\n\n" + (self.preamble or "") + (system or "").strip())
+            builder.token("<|eot_id|>")
         elif not llama and (system is not None or self.preamble is not None):
-            chatml_turn(sketch, "system", self.preamble or "" if system is None else system)
+            chatml_turn(builder, "system", self.preamble or "" if system is None else system)
         for number, step in enumerate(steps):
             if number:
-                turn(sketch, "user", step.strip())
+                turn(builder, "user", step.strip())
             else:
-                turn(sketch, "user", self.first_turn(question, step.strip()), self.first_turn(question, ""))
+                turn(builder, "user", self.first_turn(question, step.strip()), self.first_turn(question, ""))
             if llama:
-                llama_header(sketch, "assistant")
-                sketch.text("\n\n")
+                llama_header(builder, "assistant")
+                builder.text("\n\n")
             else:
-                sketch.token("<|im_start|>")
-                sketch.text("assistant\n")
-            sketch.read()
-            sketch.text(self.good)
-            sketch.token("<|eot_id|>" if llama else "<|im_end|>")
+                builder.token("<|im_start|>")
+                builder.text("assistant\n")
+            builder.read()
+            builder.text(self.good)
+            builder.token("<|eot_id|>" if llama else "<|im_end|>")
             if not llama:
-                sketch.text("\n")
-        return sketch.prompt()
+                builder.text("\n")
+        return builder.prompt()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family, Golden, config_int
-from surefoot.families.builder import Sketch
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import chatml_turn
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,27 +77,29 @@ class Universal(Family):
             "score.2.bias": (1,),
         }
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """All steps, read once, at the end: the prompt of the last step."""
         system = self.default_system if system is None else system
         if REFERENCE not in question:
             question += REFERENCE + NO_REFERENCE
-        sketch = Sketch(encoder)
+        builder = PromptBuilder(tokenizer)
         if system is not None:
-            chatml_turn(sketch, "system", system)
-        chatml_turn(sketch, "user", question)
-        sketch.token("<|im_start|>")
-        sketch.text("assistant\n")
-        sketch.question_ends()
+            chatml_turn(builder, "system", system)
+        chatml_turn(builder, "user", question)
+        builder.token("<|im_start|>")
+        builder.text("assistant\n")
+        builder.question_ends()
         if steps:
-            sketch.text("\n\n".join(steps) + "\n\n")
-            sketch.token(self.end)
-            sketch.read()
-        return sketch.prompt()
+            builder.text("\n\n".join(steps) + "\n\n")
+            builder.token(self.end)
+            builder.read()
+        return builder.prompt()
 
     def prompts(
         self,
-        encoder: TextEncoder,
+        tokenizer: PromptTokenizer,
         question: str,
         steps: Sequence[str],
         system: str | None = None,
@@ -107,7 +109,7 @@ class Universal(Family):
         found: list[Prompt] = []
         for count in range(min(1, len(steps)), len(steps) + 1):
             too_long = limit is not None and found and len(found[-1].ids) > limit
-            found.append(found[-1] if too_long else self.render(encoder, question, steps[:count], system))
+            found.append(found[-1] if too_long else self.render(tokenizer, question, steps[:count], system))
         return tuple(found)
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:

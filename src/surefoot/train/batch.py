@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from surefoot.core.prompt import Prompt
 from surefoot.engine.trie import build_trie
 from surefoot.errors import InputError, OptionError
-from surefoot.families import Family, TextEncoder
+from surefoot.families import Family, PromptTokenizer
 from surefoot.train.example import WRONG_BELOW, Example
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Shape:
 
 
 def encode(
-    examples: Iterable[Example], family: Family, encoder: TextEncoder, max_tokens: int, *, whole: bool = False
+    examples: Iterable[Example], family: Family, tokenizer: PromptTokenizer, max_tokens: int, *, whole: bool = False
 ) -> tuple[list[Encoded], int]:
     """The examples as ids, and how many were left out because no target lies within `max_tokens`.
 
@@ -126,7 +126,7 @@ def encode(
     encoded: list[Encoded] = []
     left_out = 0
     for example in examples:
-        prompt = family.render(encoder, example.question, example.steps)
+        prompt = family.render(tokenizer, example.question, example.steps)
         pairs = [
             (read, target)
             for read, target in zip(prompt.reads, example.targets, strict=True)

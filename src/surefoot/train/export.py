@@ -38,7 +38,7 @@ def export(
         tensors |= _stored(name, tensor.detach().cpu(), dtype)
     _write(folder / "model.safetensors", lambda file: save_file(tensors, file, metadata={"format": "pt"}))
     config = json.dumps(trainee.config | {"torch_dtype": "float32" if dtype in PACKED else dtype}, indent=2) + "\n"
-    tokenizer = json.dumps(trainee.tokenizer, ensure_ascii=False)
+    tokenizer = json.dumps(trainee.tokenizer_json, ensure_ascii=False)
     _write(folder / "tokenizer.json", lambda file: file.write_text(tokenizer, encoding="utf-8"))
     _write(folder / "config.json", lambda file: file.write_text(config, encoding="utf-8"))
     return folder

@@ -101,7 +101,7 @@ class _Run:
         self.fingerprint = _fingerprint(trainee, settings, self.steps, self.examples)
         self.measured_on = _digest([*self.validation, *self.held_out])
         torch.manual_seed(settings.seed)
-        freeze(self.model, settings, [trainee.encoder.token(name) for name in trainee.family.own_tokens])
+        freeze(self.model, settings, [trainee.tokenizer.token(name) for name in trainee.family.own_tokens])
         if settings.gradient_checkpointing:
             backbone: Any = self.model.model
             backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -119,7 +119,7 @@ class _Run:
 
     def _encode(self, examples: Sequence[Example], what: str, *, whole: bool = False) -> list[Encoded]:
         limit = min(self.settings.max_tokens, self.trainee.context)
-        encoded, left_out = encode(examples, self.trainee.family, self.trainee.encoder, limit, whole=whole)
+        encoded, left_out = encode(examples, self.trainee.family, self.trainee.tokenizer, limit, whole=whole)
         if left_out:
             lack = "have a target past" if whole else "have no target within"
             logger.warning("%d %s examples %s %d tokens; left out.", left_out, what, lack, limit)

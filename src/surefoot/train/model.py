@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from surefoot.engine.checkpoint import Checkpoint, open_checkpoint
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, LoadError, OptionError
-from surefoot.families import FAMILIES, TextEncoder, find_family
+from surefoot.families import FAMILIES, PromptTokenizer, find_family
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini import locate
 from surefoot.train.batch import Batch
@@ -63,9 +63,9 @@ class Trainee:
 
     model: RewardModel
     family: TwoClassFamily
-    encoder: TextEncoder
+    tokenizer: PromptTokenizer
     config: dict[str, Any]
-    tokenizer: dict[str, Any]
+    tokenizer_json: dict[str, Any]
     """The content of tokenizer.json, our own tokens added."""
     context: int
 
@@ -124,7 +124,7 @@ def make_trainee(
     config = _exported_config(checkpoint.config, kind, size)
     if vocabulary is not None:
         config = {name: value for name, value in config.items() if name not in OLD_IDS}
-    return Trainee(model.to(device), kind, TextEncoder(tokenizer), config, tokenizer, weights.context)
+    return Trainee(model.to(device), kind, PromptTokenizer(tokenizer), config, tokenizer, weights.context)
 
 
 def _read_tokenizer(folder: Path) -> dict[str, Any]:

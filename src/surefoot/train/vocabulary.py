@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from surefoot.errors import OptionError
-from surefoot.families import TextEncoder
+from surefoot.families import PromptTokenizer
 
 SEEN = 2
 """A token that occurs less often in the texts is not kept for their sake."""
@@ -30,7 +30,7 @@ def cut_vocabulary(layout: dict[str, Any], texts: Iterable[str], common: int) ->
     spelled = {number: token for token, number in vocabulary.items()}
     merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
     parts = {left + right: (left, right) for left, right in reversed(merges)}
-    used = Counter(number for ids in TextEncoder(layout).encode(*texts) for number in ids)
+    used = Counter(number for ids in PromptTokenizer(layout).encode(*texts) for number in ids)
     special = {token["content"] for token in layout["added_tokens"]}
     ordinary = sorted((number, token) for token, number in vocabulary.items() if token not in special)
     wanted = [token for number, token in ordinary if token not in parts or used[number] >= SEEN]

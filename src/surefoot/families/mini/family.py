@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from surefoot.core.prompt import Prompt
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini.calculator import NOTES, notes_on
-from surefoot.families.tokenizer import TextEncoder
+from surefoot.families.tokenizer import PromptTokenizer
 
 SOLUTION = "<|solution|>"
 STEP = "<|step|>"
@@ -31,15 +31,17 @@ class Mini(TwoClassFamily):
         """The token that closes every step."""
         return STEP
 
-    def render(self, encoder: TextEncoder, question: str, steps: Sequence[str], system: str | None = None) -> Prompt:
+    def render(
+        self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
+    ) -> Prompt:
         """No system message: these models never saw one."""
         self.refuse_system(system)
-        solution, step = encoder.token(SOLUTION), encoder.token(STEP)
-        question_ids, *step_ids = encoder.encode(question, *steps)
+        solution, step = tokenizer.token(SOLUTION), tokenizer.token(STEP)
+        question_ids, *step_ids = tokenizer.encode(question, *steps)
         ids = [*question_ids, solution]
         prefix = len(ids)
         reads = []
         for piece, notes in zip(step_ids, notes_on(question, steps), strict=True):
-            ids += [*piece, *map(encoder.token, notes), step]
+            ids += [*piece, *map(tokenizer.token, notes), step]
             reads.append(len(ids) - 1)
         return Prompt(tuple(ids), tuple(reads), prefix)

@@ -21,7 +21,7 @@ FALSE = 0.0
 """The target of a step with a false equation."""
 UNKNOWN = 0.3
 """Of a step whose value nobody else knows."""
-KNOWN = {FALSE: 0.95, UNKNOWN: 0.8}
+CATALOG = {FALSE: 0.95, UNKNOWN: 0.8}
 """Of a step before one of these, whose values are all known."""
 
 
@@ -44,10 +44,10 @@ def compare_with_gold(
         return Example(question, shown, (1.0,) * good + (None,) * (len(steps) - good), source)
     targets: list[float | None] = [None] * len(steps)
     verdicts = [_verdict(step, known) for step in steps]
-    error = next((at for at, verdict in enumerate(verdicts) if verdict in KNOWN), None)
+    error = next((at for at, verdict in enumerate(verdicts) if verdict in CATALOG), None)
     if error is not None:
         wrong = verdicts[error] or FALSE
-        targets[: error + 1] = [None if verdict is None else KNOWN[wrong] for verdict in verdicts[:error]] + [wrong]
+        targets[: error + 1] = [None if verdict is None else CATALOG[wrong] for verdict in verdicts[:error]] + [wrong]
     return Example(question, shown, tuple(targets), source)
 
 

@@ -54,7 +54,7 @@ def test_scores_are_those_of_the_model_merged_by_peft(base: Path, tmp_path: Path
     peft = make_adapter(base, tmp_path / "Math-psa", **settings)
     scorer = surefoot.load(tmp_path / "Math-psa")
     assert scorer.family.name == "math-psa"
-    prompt = scorer.family.render(scorer._encoder, QUESTION, STEPS)
+    prompt = scorer.family.render(scorer.tokenizer, QUESTION, STEPS)
     merged = peft.merge_and_unload().eval()
     with torch.no_grad():
         logits = merged(torch.tensor([prompt.ids])).logits[0, list(prompt.reads)]
@@ -94,7 +94,7 @@ def test_a_head_that_was_trained_whole_is_taken_whole(base: Path, tmp_path: Path
     peft = get_peft_model(model, LoraConfig(task_type="TOKEN_CLS", target_modules=["q_proj"], init_lora_weights=False))
     peft.save_pretrained(tmp_path / "prm")
     scorer = surefoot.load(tmp_path / "prm", family="trl")
-    prompt = scorer.family.render(scorer._encoder, QUESTION, STEPS)
+    prompt = scorer.family.render(scorer.tokenizer, QUESTION, STEPS)
     with torch.no_grad():
         logits = peft.eval()(torch.tensor([prompt.ids])).logits[0, list(prompt.reads)]
     assert scorer.score(QUESTION, STEPS).step_scores == pytest.approx(logits.softmax(-1)[:, 1].tolist(), abs=1e-5)

@@ -16,7 +16,7 @@ from surefoot.cli import main
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.display.terminal import show
 from surefoot.errors import CheckpointError, OptionError
-from surefoot.families import FAMILIES, KNOWN, find_family, find_known, with_options
+from surefoot.families import CATALOG, FAMILIES, find_family, find_in_catalog, with_options
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]
 
@@ -32,15 +32,15 @@ def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_row_names_a_family_and_options_that_it_has() -> None:
-    for row in KNOWN:
+    for row in CATALOG:
         with_options(FAMILIES[row.family], row.options)
         assert row.bytes(nf4=True) < row.bytes(nf4=False)
-    assert len({row.id.lower() for row in KNOWN}) == len(KNOWN)
+    assert len({row.id.lower() for row in CATALOG}) == len(CATALOG)
     # The sizes are the published ones: 7.6 billion weights with the output layer, 15.25 GB of files.
-    (seven,) = find_known("Qwen/Qwen2.5-Math-PRM-7B")
+    (seven,) = find_in_catalog("Qwen/Qwen2.5-Math-PRM-7B")
     whole = seven.size.linear + 2 * seven.size.embeddings
     assert whole * 2 == pytest.approx(15.23e9, rel=0.01)
-    assert {family.name for family in FAMILIES.values()} == {row.family for row in KNOWN}
+    assert {family.name for family in FAMILIES.values()} == {row.family for row in CATALOG}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_options_reach_the_model(pure: Path) -> None:
 def test_models_lists_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
     text = capsys.readouterr().out
-    assert all(row.id in text for row in KNOWN)
+    assert all(row.id in text for row in CATALOG)
     assert "about" in text
     assert main(["models", "--json"]) == 0
     rows = {row["id"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
@@ -135,7 +135,7 @@ def test_check_compares_every_published_example(tmp_path: Path, capsys: pytest.C
 )
 def test_goldens_belong_to_known_models(family: Any) -> None:
     for golden in family.goldens:
-        rows = [row for row in KNOWN if row.id.lower().endswith(golden.models) and row.family == family.name]
+        rows = [row for row in CATALOG if row.id.lower().endswith(golden.models) and row.family == family.name]
         assert len(rows) == 1
         assert len(golden.steps) == len(golden.scores)
 

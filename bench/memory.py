@@ -41,7 +41,7 @@ def reset_peak() -> None:
 def measure(folder: Path, *, quantize: bool) -> None:
     import surefoot
     from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
-    from surefoot.loading import load
+    from surefoot.scoring.loading import load
 
     figures = {"before_gb": resident("VmRSS")}
     reset_peak()

@@ -144,7 +144,7 @@ def main() -> None:
             "latency p99, seconds": f"{statistics.quantiles(waits, n=100)[98]:.3g}",
         }
         if options.with_vllm:
-            from surefoot.connect.vllm import scorer_on_vllm
+            from surefoot.scoring.vllm import scorer_on_vllm
             from vllm_server import vllm_server
 
             with vllm_server(folder) as address:

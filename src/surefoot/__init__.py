@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from surefoot import evaluate
     from surefoot.client import AsyncClient, Client, connect
     from surefoot.connect.source import compute_reward
-    from surefoot.loading import load
-    from surefoot.scorer import Scorer
+    from surefoot.scoring.loading import load
+    from surefoot.scoring.scorer import Scorer
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,7 +46,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("Scorer", "load"):
-        return getattr(import_module("surefoot.scorer" if name == "Scorer" else "surefoot.loading"), name)
+        return getattr(
+            import_module("surefoot.scoring.scorer" if name == "Scorer" else "surefoot.scoring.loading"), name
+        )
     if name in ("AsyncClient", "Client"):
         return getattr(import_module("surefoot.client"), name)
     if name in ("connect", "evaluate"):

@@ -26,7 +26,7 @@ from surefoot.serve.command import add_serve
 from surefoot.train.command import add_train_command
 
 if TYPE_CHECKING:
-    from surefoot.check import Comparison
+    from surefoot.scoring.check import Comparison
 
 DONE, UNSCORED, WRONG_CALL = 0, 1, 2
 
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from surefoot.check import check
+    from surefoot.scoring.check import check
 
     scorer = load_model(options)
     report = check(scorer, options.name)

@@ -18,7 +18,7 @@ from surefoot.cli_loading import MODEL, THRESHOLD, add_calibration_options, add_
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from surefoot.score_cache import ScoreCache
+    from surefoot.scoring.score_cache import ScoreCache
 
 DONE, UNSCORED = 0, 1
 
@@ -161,6 +161,6 @@ def measure(options: argparse.Namespace, benchmark: Callable[..., Any], rows: li
 def _cache(options: argparse.Namespace) -> ScoreCache | nullcontext[None]:
     if options.no_cache or options.model is None:
         return nullcontext()
-    from surefoot.score_cache import ScoreCache
+    from surefoot.scoring.score_cache import ScoreCache
 
     return ScoreCache(options.cache)

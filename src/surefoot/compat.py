@@ -59,7 +59,7 @@ class ProcessRewardScorer:
     ) -> None:
         """Loads the model once. 4-bit loading happens on CUDA only; elsewhere the model is loaded unquantised."""
         from surefoot.engine.hardware import choose_device
-        from surefoot.loading import load
+        from surefoot.scoring.loading import load
 
         self.model_name = model_name
         self.device = choose_device(device or "auto")

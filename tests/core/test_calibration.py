@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import surefoot
 from surefoot import evaluate
-from surefoot.check import check
 from surefoot.cli import main
 from surefoot.core.calibration import Calibration, FittedOn, Isotonic, Logistic, Map
 from surefoot.display.terminal import show
 from surefoot.errors import CalibrationError, OptionError
-from surefoot.score_cache import ScoreCache
+from surefoot.scoring.check import check
+from surefoot.scoring.score_cache import ScoreCache
 
 QUESTION = "What is 2 + 3 * 4?"
 STEPS = ["3 * 4 = 12.", "2 + 12 = 15.", "So it is 15."]

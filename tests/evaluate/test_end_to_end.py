@@ -23,7 +23,7 @@ from surefoot.cli import main
 from surefoot.core.prompt import Prompt
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError
-from surefoot.score_cache import ScoreCache
+from surefoot.scoring.score_cache import ScoreCache
 
 WORDS = ("We add 2 and 3.", "That gives 5.", "So we have 6 in all.", "Hence x = 7.", "The answer is \\boxed{5}.")
 
@@ -127,7 +127,7 @@ def test_over_length_is_unscored_not_wrong(checkpoint: Path) -> None:
 
 
 def test_importing_does_not_import_torch() -> None:
-    program = "import sys, surefoot, surefoot.cli, surefoot.score_cache; surefoot.evaluate.processbench; "
+    program = "import sys, surefoot, surefoot.cli, surefoot.scoring.score_cache; surefoot.evaluate.processbench; "
     program += "assert callable(surefoot.evaluate.processbench); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -16,7 +16,7 @@ from surefoot.display.html import bucket
 from surefoot.errors import InputError
 from surefoot.evaluate.pages import prmbench, processbench
 from surefoot.evaluate.pages.content import thresholds
-from surefoot.score_cache import ScoreCache
+from surefoot.scoring.score_cache import ScoreCache
 
 ROWS: list[dict[str, Any]] = [
     {"problem": "What is 2 + 3?", "steps": ["We add.", f"That gives {number}."], "label": -1 if number == 5 else 1}

@@ -11,12 +11,12 @@ import pytest
 import surefoot
 from helpers.small import CASES
 from surefoot import evaluate
-from surefoot.check import check
 from surefoot.cli import main
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.display.terminal import show
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.families import CATALOG, FAMILIES, find_family, find_in_catalog, with_options
+from surefoot.scoring.check import check
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]
 

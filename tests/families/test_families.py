@@ -132,7 +132,7 @@ def test_another_family_gives_an_error_and_no_number(loaded: Loaded, tmp_path: P
 
 
 def test_a_stored_score_is_the_same(loaded: Loaded, tmp_path: Path) -> None:
-    from surefoot.score_cache import ScoreCache
+    from surefoot.scoring.score_cache import ScoreCache
 
     *_, scorer = loaded
     with ScoreCache(tmp_path / "scores.sqlite") as cache:

@@ -14,7 +14,7 @@ from helpers.small import plain, states, write
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError
 from surefoot.families.implicit import Implicit
-from surefoot.score_cache import ScoreCache
+from surefoot.scoring.score_cache import ScoreCache
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4.", "The answer is: 4"]
 

@@ -12,7 +12,7 @@ import pytest
 import surefoot
 from surefoot.core.prompt import Prompt
 from surefoot.errors import ServiceError, UnreachableError
-from surefoot.scorer import Job
+from surefoot.scoring.scorer import Job
 from surefoot.serve.batcher import Batcher, ClosedError, QueueFullError, Slice, TooLargeError
 
 

@@ -29,8 +29,8 @@ from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, s
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
-    from surefoot.score_cache import ScoreCache
-    from surefoot.scorer import Scorer
+    from surefoot.scoring.score_cache import ScoreCache
+    from surefoot.scoring.scorer import Scorer
 
 RULES: Mapping[str, Callable[[aggregation.Scores], float | None]] = {
     "min": aggregation.minimum,

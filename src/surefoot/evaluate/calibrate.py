@@ -24,8 +24,8 @@ from surefoot.evaluate.rows import ProcessBenchRow, Rows, as_rows, labelled_rows
 from surefoot.evaluate.scoring import name_of, scale_of, score_labelled
 
 if TYPE_CHECKING:
-    from surefoot.score_cache import ScoreCache
-    from surefoot.scorer import Scorer
+    from surefoot.scoring.score_cache import ScoreCache
+    from surefoot.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True)

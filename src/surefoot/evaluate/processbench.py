@@ -26,8 +26,8 @@ from surefoot.evaluate.scoring import calibration_of, judged, name_of, scale_of,
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
-    from surefoot.score_cache import ScoreCache
-    from surefoot.scorer import Scorer
+    from surefoot.scoring.score_cache import ScoreCache
+    from surefoot.scoring.scorer import Scorer
 
 Outcome = Literal["right", "early", "late", "missed", "false_alarm"]
 """`early`, `late`: a step before or after the first wrong one was taken for it. `missed`: none was."""

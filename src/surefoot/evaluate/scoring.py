@@ -16,8 +16,8 @@ from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from surefoot.evaluate.rows import PRMBenchRow, ProcessBenchRow
-    from surefoot.score_cache import ScoreCache
-    from surefoot.scorer import Scorer
+    from surefoot.scoring.score_cache import ScoreCache
+    from surefoot.scoring.scorer import Scorer
 
 READY = "ready-made scores"
 

@@ -99,7 +99,7 @@ def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
         if source.vllm is None:
             scorer = surefoot.load(source.place, **source.options)
         else:
-            from surefoot.connect.vllm import scorer_on_vllm
+            from surefoot.scoring.vllm import scorer_on_vllm
 
             scorer = scorer_on_vllm(source.vllm, source.place, max_tokens=source.options.get("max_tokens"))
         scorer.name = source.served_name

@@ -18,7 +18,7 @@ from surefoot import Scorer, SolutionScore
 from surefoot.core.prompt import Prompt
 from surefoot.data.items import Item
 from surefoot.errors import InputError, SurefootError, UnreachableError
-from surefoot.scorer import Job
+from surefoot.scoring.scorer import Job
 from surefoot.serve.batcher import Batcher, Row, Slice
 from surefoot.serve.settings import Settings
 

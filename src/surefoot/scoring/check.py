@@ -12,7 +12,7 @@ from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
 from surefoot.families import Golden
 from surefoot.families.qwen import Qwen
-from surefoot.scorer import Scorer
+from surefoot.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True)

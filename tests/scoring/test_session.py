@@ -9,7 +9,7 @@ import pytest
 import surefoot
 from surefoot.errors import InputError
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
-from surefoot.session import Session
+from surefoot.scoring.session import Session
 
 QUESTION = "Tom has 3 bags of 4 apples and eats 2. How many are left?"
 

@@ -29,7 +29,7 @@ from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
 from surefoot.families import Family, PromptTokenizer, find_family
 from surefoot.families.mini import NAME, locate
-from surefoot.scorer import Engine, Scorer
+from surefoot.scoring.scorer import Engine, Scorer
 
 logger = logging.getLogger("surefoot")
 

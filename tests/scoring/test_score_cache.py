@@ -17,10 +17,10 @@ import pytest
 import torch
 
 import surefoot
-from surefoot import score_cache
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CacheError
-from surefoot.score_cache import WRITE_EVERY, ScoreCache, default_place
+from surefoot.scoring import score_cache
+from surefoot.scoring.score_cache import WRITE_EVERY, ScoreCache, default_place
 
 ITEMS = [("What is 1 + 1?", ["1 + 1 = 2."]), ("What is 2 + 2?", ["2 + 2 = 4.", "So 4."]), ("What?", [" "])]
 
@@ -228,7 +228,7 @@ def test_another_dtype_or_system_message_is_computed(checkpoint: Path, scorer: s
 CHILD = """
     import sys, time
     from surefoot.core.prompt import Prompt
-    from surefoot.score_cache import ScoreCache
+    from surefoot.scoring.score_cache import ScoreCache
     import torch
 
     place, start, stop, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])

@@ -27,11 +27,11 @@ from surefoot.engine.kv_cache import TreeCache
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError, OptionError
 from surefoot.families import Family, PromptTokenizer, StepValue
-from surefoot.score_cache import ScoreCache, Scores
+from surefoot.scoring.score_cache import ScoreCache, Scores
 from surefoot.text.split import split as split_solution
 
 if TYPE_CHECKING:
-    from surefoot.session import Session
+    from surefoot.scoring.session import Session
 
 
 class Engine(Protocol):
@@ -168,7 +168,7 @@ class Scorer:
         self, question: str, *, split: str = "auto", system: str | None = None, max_bytes: int = 1 << 30
     ) -> Session:
         """Starts a search over solutions of one question. Keys and values are kept within `max_bytes`."""
-        from surefoot.session import Session
+        from surefoot.scoring.session import Session
 
         if not isinstance(question, str):
             raise InputError(f"The question is {type(question).__name__}, not a string.")

@@ -11,9 +11,9 @@ import pytest
 
 import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
-from surefoot.connect.vllm import scorer_on_vllm
 from surefoot.errors import OptionError, ServiceError
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, MARKER
+from surefoot.scoring.vllm import scorer_on_vllm
 from surefoot.serve import Settings
 from surefoot.serve.service import ENGINE_FAILED
 from surefoot.testing import write_qwen_checkpoint

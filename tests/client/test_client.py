@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import surefoot
-import surefoot.connect.vllm
+import surefoot.scoring.vllm
 from helpers.serving import QUESTION, SOLUTION, served
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError, ServiceError, UnreachableError
@@ -318,10 +318,10 @@ def test_patience_ends() -> None:
 
 
 def test_connect_is_a_verb_and_a_place() -> None:
-    from surefoot.connect import vllm
+    from surefoot.scoring import vllm
 
     assert callable(surefoot.connect)
-    assert surefoot.connect.vllm is vllm  # type: ignore[attr-defined]
+    assert surefoot.scoring.vllm is vllm  # type: ignore[attr-defined]
 
 
 def test_importing_surefoot_is_light() -> None:

@@ -18,8 +18,8 @@ import torch
 from surefoot.client.transport import Transport
 from surefoot.core.prompt import Prompt
 from surefoot.errors import OptionError, ServiceError
-from surefoot.loading import with_engine
-from surefoot.scorer import Scorer
+from surefoot.scoring.loading import with_engine
+from surefoot.scoring.scorer import Scorer
 
 PART_TOKENS = 32_768
 """Tokens of one request to vLLM, at most, unless a single prompt has more."""

@@ -14,7 +14,7 @@ from surefoot.engine.kv_cache import TreeCache
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
-    from surefoot.scorer import Scorer
+    from surefoot.scoring.scorer import Scorer
 
 
 class Session:
@@ -38,7 +38,7 @@ class Session:
         """Scores candidate solutions, finished or not, each as text or as a list of steps."""
         if isinstance(prefixes, str):
             raise InputError("session.score() takes a list of candidates. For one candidate give a list of one.")
-        from surefoot.scorer import side_by_side
+        from surefoot.scoring.scorer import side_by_side
 
         return self._scorer.score_with(
             lambda prompts: side_by_side([cache.scores(prompts) for cache in self._caches]),

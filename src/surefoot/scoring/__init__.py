@@ -1,0 +1,1 @@
+"""Scoring: the pipeline, local scorers, loading, search sessions and the score cache."""

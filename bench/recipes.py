@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from surefoot.core.result import SolutionScore, StepScore
-from surefoot.reward import RECIPES, Reward
-from surefoot.watch import THRESHOLDS, signs
+from surefoot.rewards.monitor import THRESHOLDS, signs
+from surefoot.rewards.reward import RECIPES, Reward
 
 PADDING = 5
 

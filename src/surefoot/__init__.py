@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.core.solution import Solution, Step
 from surefoot.errors import SurefootError
-from surefoot.reward import Reward, RewardResult
+from surefoot.rewards.reward import Reward, RewardResult
 from surefoot.text.split import split
 
 if TYPE_CHECKING:
     from surefoot import evaluate
     from surefoot.client import AsyncClient, Client, connect
-    from surefoot.connect.source import compute_reward
+    from surefoot.rewards.source import compute_reward
     from surefoot.scoring.loading import load
     from surefoot.scoring.scorer import Scorer
 
@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
     if name in ("connect", "evaluate"):
         return import_module(f"surefoot.{name}")
     if name == "compute_reward":
-        from surefoot.connect import source
+        from surefoot.rewards import source
 
         return source.compute_reward
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

@@ -14,10 +14,10 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 import surefoot
-from surefoot.connect import source as source_module
 from surefoot.connect.verl import comparable, compute_score, compute_score_async
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError, UnscoredError
+from surefoot.rewards import source as source_module
 from surefoot.testing import byte_tokenizer_json
 
 QUESTION = "What is 2 + 3 * 4?"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import surefoot
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
-from surefoot.placement import FORMS, place
-from surefoot.reward import RECIPES
+from surefoot.rewards.reward import RECIPES
+from surefoot.rewards.token_rewards import FORMS, place
 
 AGGREGATES = ("mean", "min", "product", "geometric_mean")
 

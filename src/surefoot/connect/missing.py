@@ -9,7 +9,7 @@ import math
 from typing import Literal
 
 from surefoot.errors import OptionError, UnscoredError
-from surefoot.reward import RewardResult
+from surefoot.rewards.reward import RewardResult
 
 Missing = Literal["raise", "nan"] | float
 

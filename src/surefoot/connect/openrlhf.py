@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from surefoot.connect.gather import Gather
-from surefoot.connect.source import Model, Source, say_once, shared
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError
-from surefoot.reward import Reward, RewardResult
+from surefoot.rewards.reward import Reward, RewardResult
+from surefoot.rewards.source import Model, Source, say_once, shared
 
 logger = logging.getLogger("surefoot")
 

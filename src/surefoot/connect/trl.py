@@ -22,10 +22,10 @@ from typing import Any
 from packaging.version import Version
 
 from surefoot.connect.messages import completion_text, question_of
-from surefoot.connect.source import Model, Source, say_once
 from surefoot.errors import InputError, UnscoredError
-from surefoot.reward import Reward, RewardResult
-from surefoot.watch import Watch
+from surefoot.rewards.monitor import Watch
+from surefoot.rewards.reward import Reward, RewardResult
+from surefoot.rewards.source import Model, Source, say_once
 
 Rewards = list[float | None]
 

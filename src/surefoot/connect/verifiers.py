@@ -17,9 +17,9 @@ from typing import Any
 
 from surefoot.connect.gather import Gather
 from surefoot.connect.messages import completion_text, question_of
-from surefoot.connect.source import Model, Source, shared
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
-from surefoot.reward import Reward, RewardResult
+from surefoot.rewards.reward import Reward, RewardResult
+from surefoot.rewards.source import Model, Source, shared
 
 Hook = Callable[[Any, Any], Awaitable[float]]
 

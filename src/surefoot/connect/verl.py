@@ -22,9 +22,9 @@ from typing import Any
 
 from surefoot.connect.gather import Gather
 from surefoot.connect.missing import Missing, check_missing, number
-from surefoot.connect.source import Model, Source, shared
 from surefoot.errors import InputError
-from surefoot.reward import Reward, RewardResult
+from surefoot.rewards.reward import Reward, RewardResult
+from surefoot.rewards.source import Model, Source, shared
 
 Asked = tuple[Any, Any, Any]
 

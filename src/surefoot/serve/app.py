@@ -29,7 +29,7 @@ from starlette.routing import Route
 from surefoot import Scorer, SolutionScore
 from surefoot.connect.openrlhf import OpenRLHFReward
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
-from surefoot.reward import RECIPES, Reward
+from surefoot.rewards.reward import RECIPES, Reward
 from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.gate import Gate, error_reply
 from surefoot.serve.house import House

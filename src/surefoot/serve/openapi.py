@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import surefoot
-from surefoot.reward import RECIPES
+from surefoot.rewards.reward import RECIPES
 from surefoot.serve import wire
 from surefoot.text.split import SPLIT_RULES
 

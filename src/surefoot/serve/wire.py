@@ -89,7 +89,7 @@ class RewardRequest(_Scoring):
     """Solutions to reward."""
 
     items: list[RewardItem] = Field(fail_fast=True)
-    recipe: str = Field("seed", description="One of the recipes of surefoot.reward.")
+    recipe: str = Field("seed", description="One of the recipes of surefoot.rewards.reward.")
 
 
 class Step(BaseModel):

@@ -14,7 +14,7 @@ import surefoot
 from surefoot.core import aggregation
 from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore
 from surefoot.errors import InputError, OptionError
-from surefoot.reward import (
+from surefoot.rewards.reward import (
     AGGREGATIONS,
     ON_PROBABILITIES,
     RECIPES,

@@ -18,11 +18,11 @@ import pytest
 import torch
 
 import surefoot
-from surefoot.connect import source as source_module
 from surefoot.connect.gather import Gather
-from surefoot.connect.source import Source, find_scorer
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, LoadError, OptionError
+from surefoot.rewards import source as source_module
+from surefoot.rewards.source import Source, find_scorer
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from surefoot.core import aggregation
 from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
-from surefoot.reward import Missing, RewardResult, Term
+from surefoot.rewards.reward import Missing, RewardResult, Term
 
 THRESHOLDS: Mapping[str, float] = MappingProxyType(
     {

@@ -12,8 +12,8 @@ from tokenizers import Tokenizer
 import surefoot
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.errors import InputError, OptionError
-from surefoot.placement import FORMS, place
-from surefoot.reward import AGGREGATIONS
+from surefoot.rewards.reward import AGGREGATIONS
+from surefoot.rewards.token_rewards import FORMS, place
 from surefoot.testing import byte_tokenizer_json, qwen_tokenizer_json
 from surefoot.text.split import split
 

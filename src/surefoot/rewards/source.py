@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import surefoot
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, MissingDependencyError, OptionError
-from surefoot.reward import Reward, RewardResult, find_recipe
+from surefoot.rewards.reward import Reward, RewardResult, find_recipe
 
 logger = logging.getLogger("surefoot")
 

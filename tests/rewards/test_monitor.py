@@ -8,9 +8,9 @@ import pytest
 
 import surefoot
 from surefoot.errors import OptionError
-from surefoot.reward import RECIPES, Reward, RewardResult
+from surefoot.rewards.monitor import THRESHOLDS, Watch, is_hollow, penalty, signs
+from surefoot.rewards.reward import RECIPES, Reward, RewardResult
 from surefoot.text.split import split
-from surefoot.watch import THRESHOLDS, Watch, is_hollow, penalty, signs
 
 QUESTION = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. How much money does she make?"
 HONEST = [

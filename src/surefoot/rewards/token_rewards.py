@@ -34,7 +34,7 @@ from types import MappingProxyType
 from surefoot.core.aggregation import soft_minimum_weights
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.errors import InputError, OptionError
-from surefoot.reward import ON_PROBABILITIES
+from surefoot.rewards.reward import ON_PROBABILITIES
 
 Credits = Callable[[Sequence[float]], list[float]]
 

@@ -1,0 +1,1 @@
+"""Rewards: recipes over scored solutions, token-level rewards and the reward-hacking monitor."""

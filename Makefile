@@ -26,23 +26,23 @@ browser:
 
 # The same tests of loading and scoring on the older major version, which is put before the newer one on the path.
 test-transformers-4: $(VENV)/.transformers-4
-	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(PYTEST) tests/test_weights.py tests/test_scorer.py tests/test_render.py tests/test_attention.py tests/test_session.py tests/family/test_families.py tests/promises
+	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(PYTEST) tests/engine tests/scoring/test_scorer.py tests/scoring/test_session.py tests/families/test_render.py tests/families/test_families.py tests/promises
 
 # Rewards inside trainers whose requirements clash with ours. They are put before ours on the path, in folders of their
 # own, without what they only need for GPUs. Not a part of .ci/run: the folders take minutes to fill.
 test-verl: $(VENV)/.verl
 	PYTHONPATH=$(VENV)/verl $(BIN)/python -c "import verl, openrlhf, aiohttp"
-	PYTHONPATH=$(VENV)/verl $(BIN)/python -m pytest tests/connect/test_verl.py tests/connect/test_openrlhf.py
+	PYTHONPATH=$(VENV)/verl $(BIN)/python -m pytest tests/integrations/test_verl.py tests/integrations/test_openrlhf.py
 
 test-verifiers: $(VENV)/.verifiers
 	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -c "import verifiers.v1"
-	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -m pytest tests/connect/test_verifiers.py tests/connect/test_examples.py -k verifiers
+	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -m pytest tests/integrations/test_verifiers.py tests/integrations/test_examples.py -k verifiers
 	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -c "from verifiers import Rubric"
-	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -m pytest tests/connect/test_verifiers.py tests/connect/test_examples.py -k verifiers
+	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -m pytest tests/integrations/test_verifiers.py tests/integrations/test_examples.py -k verifiers
 
 # vLLM as the engine of a scorer, against its real server. It needs an environment of its own (5 GB), made on first use.
 test-vllm: $(VENV)/.test
-	SUREFOOT_TEST_VLLM=1 $(BIN)/python -m pytest tests/serve/test_vllm.py
+	SUREFOOT_TEST_VLLM=1 $(BIN)/python -m pytest tests/scoring/test_vllm.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from surefoot.connect.trl import reward_function
+from surefoot.integrations.trl import reward_function
 from surefoot.testing import write_base
 
 SHOWN = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 
-from surefoot.connect.openrlhf import OpenRLHFReward
+from surefoot.integrations.openrlhf import OpenRLHFReward
 
 reward_func = OpenRLHFReward(recipe="outcome+process")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from surefoot.connect.verifiers import reward_hook
+from surefoot.integrations.verifiers import reward_hook
 
 score = reward_hook(recipe="min")
 

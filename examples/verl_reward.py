@@ -12,7 +12,7 @@ import asyncio
 import os
 from typing import Any
 
-from surefoot.connect.verl import compute_score_async
+from surefoot.integrations.verl import compute_score_async
 
 
 async def compute_score(

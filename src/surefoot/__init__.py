@@ -49,10 +49,10 @@ def __getattr__(name: str) -> Any:
         return getattr(
             import_module("surefoot.scoring.scorer" if name == "Scorer" else "surefoot.scoring.loading"), name
         )
-    if name in ("AsyncClient", "Client"):
+    if name in ("AsyncClient", "Client", "connect"):
         return getattr(import_module("surefoot.client"), name)
-    if name in ("connect", "evaluate"):
-        return import_module(f"surefoot.{name}")
+    if name == "evaluate":
+        return import_module("surefoot.evaluate")
     if name == "compute_reward":
         from surefoot.rewards import source
 

@@ -317,15 +317,8 @@ def test_patience_ends() -> None:
         server.shutdown()
 
 
-def test_connect_is_a_verb_and_a_place() -> None:
-    from surefoot.scoring import vllm
-
-    assert callable(surefoot.connect)
-    assert surefoot.scoring.vllm is vllm  # type: ignore[attr-defined]
-
-
 def test_importing_surefoot_is_light() -> None:
-    code = "import surefoot, sys; surefoot.connect; print(sorted({'torch', 'httpx', 'starlette'} & set(sys.modules)))"
+    code = "import surefoot, sys; print(sorted({'torch', 'httpx', 'starlette'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     code = "import surefoot, sys; surefoot.connect('http://127.0.0.1:9'); print('torch' in sys.modules)"

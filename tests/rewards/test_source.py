@@ -18,9 +18,9 @@ import pytest
 import torch
 
 import surefoot
-from surefoot.connect.gather import Gather
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, LoadError, OptionError
+from surefoot.integrations.micro_batching import Gather
 from surefoot.rewards import source as source_module
 from surefoot.rewards.source import Source, find_scorer
 

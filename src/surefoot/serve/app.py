@@ -27,8 +27,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from surefoot import Scorer, SolutionScore
-from surefoot.connect.openrlhf import OpenRLHFReward
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
+from surefoot.rewards.get_reward import GetReward
 from surefoot.rewards.reward import RECIPES, Reward
 from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.gate import Gate, error_reply
@@ -190,7 +190,7 @@ async def _get_reward(house: House, body: GetRewardRequest, request: Request) ->
     if split not in SPLIT_RULES:
         raise OptionError(f"`split` has to be one of {', '.join(SPLIT_RULES)}.")
     service = _checked(house, asked.get("model"), body.query)
-    reward = OpenRLHFReward(service.scorer, recipe, missing=instead)
+    reward = GetReward(service.scorer, recipe, missing=instead)
     samples = reward.samples(body.model_dump())
     results = await service.score([(one.question, one.response) for one in samples if one.lack is None], split=split)
     scores = iter(results)

@@ -6,7 +6,7 @@ get: `missing`.
 
     reward.reward_manager.source=importlib
     reward.reward_manager.name=SurefootRewardManager
-    reward.reward_manager.module.path=pkg://surefoot.connect.verl_manager
+    reward.reward_manager.module.path=pkg://surefoot.integrations.verl_manager
     algorithm.adv_estimator=surefoot_grpo
     +reward.custom_reward_function.reward_kwargs.model=Qwen/Qwen2.5-Math-PRM-7B
 
@@ -23,9 +23,9 @@ import torch
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
 
-from surefoot.connect.messages import question_of
-from surefoot.connect.missing import check_missing
-from surefoot.connect.verl import as_dict, comparable, gather_for, question_in
+from surefoot.integrations.messages import question_of
+from surefoot.integrations.unscored import check_missing
+from surefoot.integrations.verl import as_dict, comparable, gather_for, question_in
 
 
 class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import surefoot
-from surefoot.connect.verifiers import reward_hook, surefoot_rubric
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
+from surefoot.integrations.verifiers import reward_hook, surefoot_rubric
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
@@ -86,7 +86,7 @@ def test_v1_scores_and_records(vf: Any, checkpoint: Path, scorer: surefoot.Score
     """A function plugged in by the config of a task, as its documentation has it."""
     file = tmp_path / "rewards.py"
     file.write_text(
-        "from surefoot.connect.verifiers import reward_hook\n"
+        "from surefoot.integrations.verifiers import reward_hook\n"
         f"score = reward_hook({str(checkpoint)!r}, 'outcome+process', gold='answer', wait=0.2)\n"
     )
     data_type = type("SumData", (vf.TaskData,), {"__annotations__": {"answer": str}})
@@ -112,7 +112,7 @@ def test_v1_scores_and_records(vf: Any, checkpoint: Path, scorer: surefoot.Score
 
 def test_v1_takes_the_shipped_hook_by_name(vf: Any, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUREFOOT_MODEL", str(checkpoint))
-    config = vf.TaskConfig(rewards={"surefoot": {"fn": "surefoot.connect.verifiers:reward"}})
+    config = vf.TaskConfig(rewards={"surefoot": {"fn": "surefoot.integrations.verifiers:reward"}})
     task = vf.Task(vf.TaskData(prompt=QUESTION), config)
     trace = trace_of(vf, task, SOLUTION)
     asyncio.run(task.score(trace))

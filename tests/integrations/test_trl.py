@@ -15,9 +15,9 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 import surefoot
-from surefoot.connect import trl
-from surefoot.connect.trl import async_reward_function, reward_function
 from surefoot.errors import InputError, UnscoredError
+from surefoot.integrations import trl
+from surefoot.integrations.trl import async_reward_function, reward_function
 from surefoot.testing import write_base
 
 QUESTION = "What is 2 + 3 * 4?"

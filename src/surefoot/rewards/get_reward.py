@@ -1,10 +1,7 @@
-"""Rewards for OpenRLHF: what `/get_reward` is asked and answers, and the same as a Python file.
+"""OpenRLHF's `/get_reward` protocol: request bodies to samples, rewards to replies.
 
-The rule: the body and the reply are exactly those of OpenRLHF 0.11. A sample without a reward is null in `rewards`;
-OpenRLHF cannot pass over a sample and stops on it, unless `missing` names a number for it.
-
-    --reward.remote_url http://127.0.0.1:8000/get_reward     a Surefoot server answers with `get_reward`
-    --reward.remote_url rewards.py          a file with: reward_func = OpenRLHFReward("Qwen/Qwen2.5-Math-PRM-7B", "min")
+Bodies and replies are exactly those of OpenRLHF 0.11. A sample without a reward is null in `rewards`; OpenRLHF cannot
+skip a sample and stops on it, unless `missing` sets a number for it.
 """
 
 from __future__ import annotations
@@ -15,11 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from surefoot.connect.gather import Gather
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError
 from surefoot.rewards.reward import Reward, RewardResult
-from surefoot.rewards.source import Model, Source, say_once, shared
+from surefoot.rewards.source import Model, Source, say_once
 
 logger = logging.getLogger("surefoot")
 
@@ -46,10 +42,7 @@ NO_QUESTION = "the expression for the question is not in the prompt"
 
 
 class Sample(NamedTuple):
-    """What OpenRLHF asks about: a question, the response to it, the reference answer.
-
-    No dataclass: OpenRLHF runs this file without making a module of it that Python could find.
-    """
+    """What OpenRLHF asks about: a question, the response to it, the reference answer."""
 
     question: Any
     response: Any
@@ -58,8 +51,8 @@ class Sample(NamedTuple):
     """What could not be found in the query or in the prompt."""
 
 
-class OpenRLHFReward:
-    """A `reward_func` for OpenRLHF, and the answer to its `/get_reward`. Nothing is loaded before the first sample.
+class GetReward:
+    """Answers `/get_reward` requests. Nothing is loaded before the first sample.
 
     `question` is a regular expression whose first group is the question in a prompt. Without it the last turn of the
     user is found in the usual chat templates; a prompt that has none of them is the question. `missing` is the reward
@@ -74,7 +67,6 @@ class OpenRLHFReward:
         missing: float | None = None,
         question: str | None = None,
         stops: Sequence[str] = STOPS,
-        wait: float = 0.01,
         **options: Any,
     ) -> None:
         if missing is not None and not math.isfinite(missing):
@@ -84,18 +76,10 @@ class OpenRLHFReward:
         self._own = None if question is None else re.compile(question, re.DOTALL)
         if self._own is not None and self._own.groups < 1:
             raise OptionError(f"question={question!r} has no group. Put the part that is the question in parentheses.")
-        self._gather: Gather[Sample, RewardResult] = Gather(self._rewards, wait=wait)
-
-    def __call__(
-        self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any
-    ) -> dict[str, Any]:
-        """OpenRLHF calls this with one sample, from many threads; those that arrive together are scored together."""
-        asked = self.samples({"query": queries, "prompts": prompts, "labels": labels})
-        return self.reply([future.result() for future in [self._gather.submit(sample) for sample in asked]])
 
     def get_reward(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to the body of one request; lists may be empty."""
-        return self.reply(self._rewards(self.samples(body)))
+        return self.reply(self.rewards(self.samples(body)))
 
     def samples(self, body: Mapping[str, Any]) -> list[Sample]:
         """The samples of a request."""
@@ -126,7 +110,8 @@ class OpenRLHFReward:
         terms = dict.fromkeys((term.name for term in self.source.recipe.terms), None)
         return RewardResult(None, terms, sample.lack, SolutionScore((), model, reason=sample.lack))
 
-    def _rewards(self, samples: Sequence[Sample]) -> list[RewardResult]:
+    def rewards(self, samples: Sequence[Sample]) -> list[RewardResult]:
+        """Scores the samples together."""
         scores = iter(self.source.scores([(one.question, one.response) for one in samples if one.lack is None]))
         return [self.unread(one) if one.lack else self.reward(one, next(scores)) for one in samples]
 
@@ -196,18 +181,3 @@ class OpenRLHFReward:
             if term.weight and None not in values:
                 columns[term.name] = [value for value in values if value is not None]
         return {name: math.fsum(values) / len(values) for name, values in columns.items()}
-
-
-@shared
-def _shared(**options: Any) -> OpenRLHFReward:
-    return OpenRLHFReward(**options)
-
-
-def get_reward(body: Mapping[str, Any], **options: Any) -> dict[str, Any]:
-    """The reply to the body of a `/get_reward` request; `options` are those of `OpenRLHFReward`."""
-    return _shared(**options).get_reward(body)
-
-
-def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any) -> dict[str, Any]:
-    """The function that OpenRLHF looks for in a Python file; the variable SUREFOOT_MODEL names its model."""
-    return _shared()(queries, prompts, labels)

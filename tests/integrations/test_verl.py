@@ -14,9 +14,9 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 import surefoot
-from surefoot.connect.verl import comparable, compute_score, compute_score_async
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, OptionError, UnscoredError
+from surefoot.integrations.verl import comparable, compute_score, compute_score_async
 from surefoot.rewards import source as source_module
 from surefoot.testing import byte_tokenizer_json
 
@@ -135,14 +135,14 @@ def settings(tokenizer_folder: Path, function: str | None, manager: str, **more:
             "algorithm": {"adv_estimator": "surefoot_grpo"},
             "reward": {
                 "custom_reward_function": {
-                    "path": "pkg://surefoot.connect.verl" if function else None,
+                    "path": "pkg://surefoot.integrations.verl" if function else None,
                     "name": function or "compute_score",
                     "reward_kwargs": {"model": "small", "recipe": "outcome+process", "wait": 0.2, **more},
                 },
                 "reward_manager": {
                     "source": "register" if manager == "naive" else "importlib",
                     "name": manager,
-                    "module": {"path": "pkg://surefoot.connect.verl_manager"},
+                    "module": {"path": "pkg://surefoot.integrations.verl_manager"},
                 },
                 "reward_model": {"enable": False},
             },
@@ -234,7 +234,7 @@ def test_grpo_leaves_out_what_has_no_reward(tokenizer_folder: Path, model: Count
 
 
 def test_grpo_needs_two_to_compare(tokenizer_folder: Path) -> None:
-    from surefoot.connect.verl_manager import grpo_without_unscored
+    from surefoot.integrations.verl_manager import grpo_without_unscored
 
     rewards = torch.tensor([[0.9], [math.nan], [0.2], [0.4], [0.7]])
     groups = np.array(["a", "a", "b", "b", "single"], dtype=object)
@@ -248,7 +248,7 @@ def test_grpo_without_the_division_by_the_deviation(tokenizer_folder: Path) -> N
     from omegaconf import OmegaConf
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
-    from surefoot.connect.verl_manager import grpo_without_unscored
+    from surefoot.integrations.verl_manager import grpo_without_unscored
 
     rewards, mask = torch.tensor([[1.0], [0.0], [0.4], [0.8]]), torch.ones(4, 1)
     groups = np.array(["a"] * 4, dtype=object)

@@ -21,8 +21,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from surefoot.connect.messages import completion_text, question_of
 from surefoot.errors import InputError, UnscoredError
+from surefoot.integrations.messages import completion_text, question_of
 from surefoot.rewards.monitor import Watch
 from surefoot.rewards.reward import Reward, RewardResult
 from surefoot.rewards.source import Model, Source, say_once

@@ -18,8 +18,8 @@ import torch
 from tokenizers import Tokenizer
 
 import surefoot
-from surefoot.connect.openrlhf import OpenRLHFReward, get_reward
 from surefoot.errors import InputError, OptionError
+from surefoot.integrations.openrlhf import OpenRLHFReward, get_reward
 from surefoot.testing import qwen_tokenizer_json
 
 QUESTION = "What is 2 + 3 * 4?"
@@ -253,7 +253,7 @@ def test_openrlhf_loads_a_file(
 ) -> None:
     file = tmp_path / "rewards.py"
     file.write_text(
-        "from surefoot.connect.openrlhf import OpenRLHFReward\n"
+        "from surefoot.integrations.openrlhf import OpenRLHFReward\n"
         f"reward_func = OpenRLHFReward({str(checkpoint)!r}, 'outcome+process', wait=0.2)\n"
     )
     found = executed(agent, str(file), SOLUTION, count=6)

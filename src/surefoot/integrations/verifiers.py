@@ -5,7 +5,7 @@ leaves its reward None. The older `Rubric` turns exceptions of reward functions 
 without them: such a rollout gets an error, the reward NaN and no advantage.
 
     [env.taskset.task.rewards]                                   v1, without code
-    surefoot = { fn = "surefoot.connect.verifiers:reward" }      the variable SUREFOOT_MODEL names the model
+    surefoot = { fn = "surefoot.integrations.verifiers:reward" }      the variable SUREFOOT_MODEL names the model
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from surefoot.connect.gather import Gather
-from surefoot.connect.messages import completion_text, question_of
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
+from surefoot.integrations.messages import completion_text, question_of
+from surefoot.integrations.micro_batching import Gather
 from surefoot.rewards.reward import Reward, RewardResult
 from surefoot.rewards.source import Model, Source, shared
 

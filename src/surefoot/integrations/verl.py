@@ -4,12 +4,12 @@ The rule: verl asks for one sample a call, from many coroutines or threads at on
 scored together. Beside `score` only plain numbers with the same keys for every sample are returned, because verl makes
 an array of each key.
 
-    reward.custom_reward_function.path=pkg://surefoot.connect.verl
+    reward.custom_reward_function.path=pkg://surefoot.integrations.verl
     +reward.custom_reward_function.reward_kwargs.model=Qwen/Qwen2.5-Math-PRM-7B
     +reward.custom_reward_function.reward_kwargs.recipe=outcome+process
 
-verl cannot pass over a sample. What it gets for one without a reward is `missing`: see `surefoot.connect.missing`, and
-`surefoot.connect.verl_manager` for a way to leave such samples out of GRPO.
+verl cannot pass over a sample. What it gets for one without a reward is `missing`: see `surefoot.integrations.unscored`, and
+`surefoot.integrations.verl_manager` for a way to leave such samples out of GRPO.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from surefoot.connect.gather import Gather
-from surefoot.connect.missing import Missing, check_missing, number
 from surefoot.errors import InputError
+from surefoot.integrations.micro_batching import Gather
+from surefoot.integrations.unscored import Missing, check_missing, number
 from surefoot.rewards.reward import Reward, RewardResult
 from surefoot.rewards.source import Model, Source, shared
 

@@ -1,0 +1,1 @@
+"""Rewards inside trainers: one module per trainer."""

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import surefoot
+from surefoot.cli.serve import add_serve
 from surefoot.cli_calibrate import add_calibrate
 from surefoot.cli_eval import add_eval
 from surefoot.cli_loading import MODEL, add_loading_options, load_model
 from surefoot.cli_models import add_models
 from surefoot.cli_score import add_score
 from surefoot.errors import SurefootError
-from surefoot.serve.command import add_serve
 from surefoot.train.command import add_train_command
 
 if TYPE_CHECKING:

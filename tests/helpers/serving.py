@@ -19,8 +19,8 @@ import uvicorn
 
 import surefoot
 from surefoot.serve import Settings, create_app
-from surefoot.serve.house import House
 from surefoot.serve.server import Server
+from surefoot.serve.state import ServiceState
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
@@ -28,16 +28,16 @@ READY = 60.0
 
 
 @contextmanager
-def served(scorers: Iterable[surefoot.Scorer], settings: Settings | None = None) -> Iterator[tuple[str, House]]:
+def served(scorers: Iterable[surefoot.Scorer], settings: Settings | None = None) -> Iterator[tuple[str, ServiceState]]:
     """The address of a service in this process, and its state."""
     app = create_app(scorers, settings)
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="on")
-    server = Server(config, app.state.house)
+    server = Server(config, app.state.state)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.house
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.state
     finally:
         server.should_exit = True
         thread.join()

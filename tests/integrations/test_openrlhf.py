@@ -118,7 +118,7 @@ def test_options_may_be_dicts(checkpoint: Path, lowest: float) -> None:
 def test_the_file_runs_as_openrlhf_runs_it() -> None:
     """It is not in sys.modules then, which dataclasses need."""
     spec = importlib.util.spec_from_file_location(
-        "reward_func", Path(surefoot.__file__).parent / "connect" / "openrlhf.py"
+        "reward_func", Path(surefoot.__file__).parent / "integrations" / "openrlhf.py"
     )
     assert spec is not None
     assert spec.loader is not None
@@ -259,5 +259,5 @@ def test_openrlhf_loads_a_file(
     found = executed(agent, str(file), SOLUTION, count=6)
     assert [one["reward"] for one in found] == [[pytest.approx(0.7 + 0.3 * lowest, abs=1e-5)]] * 6
     monkeypatch.setenv("SUREFOOT_MODEL", str(checkpoint))
-    shipped = executed(agent, str(Path(surefoot.__file__).parent / "connect" / "openrlhf.py"), SOLUTION)[0]
+    shipped = executed(agent, str(Path(surefoot.__file__).parent / "integrations" / "openrlhf.py"), SOLUTION)[0]
     assert 0 < shipped["reward"][0] < 1

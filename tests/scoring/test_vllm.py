@@ -15,7 +15,7 @@ from surefoot.errors import OptionError, ServiceError
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, MARKER
 from surefoot.scoring.vllm import scorer_on_vllm
 from surefoot.serve import Settings
-from surefoot.serve.service import ENGINE_FAILED
+from surefoot.serve.model_service import ENGINE_FAILED
 from surefoot.testing import write_qwen_checkpoint
 
 BENCH = Path(__file__).parent.parent.parent / "bench"

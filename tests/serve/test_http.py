@@ -20,9 +20,9 @@ from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
 from surefoot.families.qwen import MARKER
 from surefoot.serve import Settings
-from surefoot.serve.house import House
 from surefoot.serve.log import JsonLines
 from surefoot.serve.settings import ModelSource, read_key
+from surefoot.serve.state import ServiceState
 from surefoot.text import math_verify_pool
 
 ITEM = {"question": QUESTION, "solution": SOLUTION}
@@ -30,14 +30,14 @@ KEY = "a-key-for-tests"
 
 
 @pytest.fixture(scope="module")
-def service(scorer: surefoot.Scorer) -> Iterator[tuple[str, House]]:
+def service(scorer: surefoot.Scorer) -> Iterator[tuple[str, ServiceState]]:
     settings = Settings(max_body_bytes=200_000, max_items=50, queue_tokens=20_000)
-    with served([scorer], settings) as (url, house):
-        yield url, house
+    with served([scorer], settings) as (url, state):
+        yield url, state
 
 
 @pytest.fixture(scope="module")
-def http(service: tuple[str, House]) -> Iterator[httpx.Client]:
+def http(service: tuple[str, ServiceState]) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=service[0], timeout=30) as client:
         yield client
 
@@ -158,10 +158,10 @@ def test_an_item_that_would_hold_up_others_is_not_read(scorer: surefoot.Scorer) 
 
 
 def test_every_item_is_counted(scorer: surefoot.Scorer) -> None:
-    with served([scorer]) as (url, house), httpx.Client(base_url=url, timeout=30) as http:
+    with served([scorer]) as (url, state), httpx.Client(base_url=url, timeout=30) as http:
         http.post("/get_reward?recipe=min", json={"query": ["q1 + 1 = 2", "x"], "prompts": ["q", "no"]})
         http.post("/pooling", json={"input": [MARKER, MARKER]})
-        counted = {dict(labels)["status"]: number for labels, number in house.metrics.items.values.items()}
+        counted = {dict(labels)["status"]: number for labels, number in state.metrics.items.values.items()}
     assert counted == {"scored": 3, "unscored": 1}
 
 
@@ -221,7 +221,7 @@ def test_a_service_that_cannot_compare_answers_says_so(
 
 
 def test_comparing_answers_holds_up_nobody_who_wants_scores(
-    service: tuple[str, House], monkeypatch: pytest.MonkeyPatch
+    service: tuple[str, ServiceState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, go = service[0], threading.Event()
     compared: list[str] = []
@@ -272,20 +272,20 @@ def test_labels_that_are_numbers_stay_what_they_are(http: httpx.Client) -> None:
     assert http.post("/get_reward?recipe=outcome", json=body).json()["rewards"] == [1.0, 0.0, 1.0]
 
 
-def test_who_leaves_get_reward_frees_the_place(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
-    url, house = service
-    batcher = house.services[scorer.name].batcher
+def test_who_leaves_get_reward_frees_the_place(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
+    url, state = service
+    scheduler = state.services[scorer.name].scheduler
     with scorer.engine.lock:
         body = {"query": [f"{QUESTION} {SOLUTION}"], "prompts": [QUESTION], "labels": None}
         busy = threading.Thread(
             target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
         )
         busy.start()
-        wait_until(lambda: batcher._running_tokens > 0)
-        before = batcher.tokens
+        wait_until(lambda: scheduler._running_tokens > 0)
+        before = scheduler.tokens
         reply = httpx.post(f"{url}/get_reward", json=body, headers={"X-Request-Timeout": "0.3"})
         assert reply.status_code == 504
-        wait_until(lambda: batcher.tokens == before)
+        wait_until(lambda: scheduler.tokens == before)
     busy.join()
 
 
@@ -350,7 +350,7 @@ def test_metrics_are_what_prometheus_reads(http: httpx.Client) -> None:
     assert not [s for family in families.values() for s in family.samples if "nothing" in str(s.labels)]
 
 
-def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, House], scorer: surefoot.Scorer) -> None:
+def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
     with scorer.engine.lock:  # the engine is busy with somebody else
         for body, header in (({"timeout": 0.2}, {}), ({}, {"X-Request-Timeout": "0.2"})):
             started = time.monotonic()
@@ -359,49 +359,49 @@ def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, House], scor
             assert time.monotonic() - started < 5
             assert "time that the request allowed" in reply.json()["error"]["message"]
     assert http.post("/v1/score", json={"items": []}, headers={"X-Request-Timeout": "soon"}).status_code == 422
-    wait_until(lambda: service[1].services[scorer.name].batcher.tokens == 0)
+    wait_until(lambda: service[1].services[scorer.name].scheduler.tokens == 0)
 
 
-def test_a_caller_that_leaves_frees_its_place(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
-    url, house = service
-    batcher = house.services[scorer.name].batcher
-    left = dict(house.metrics.left.values)
+def test_a_caller_that_leaves_frees_its_place(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
+    url, state = service
+    scheduler = state.services[scorer.name].scheduler
+    left = dict(state.metrics.left.values)
     with scorer.engine.lock:
         busy = threading.Thread(
             target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
         )
         busy.start()
-        wait_until(lambda: batcher._running_tokens > 0)
-        before = batcher.tokens
+        wait_until(lambda: scheduler._running_tokens > 0)
+        before = scheduler.tokens
         body = json.dumps({"items": [{"question": "And this?", "steps": ["Yes."]}]}).encode()
         with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as caller:
             head = (
                 f"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
             )
             caller.sendall(head.encode() + b"\r\n\r\n" + body)
-            wait_until(lambda: batcher.tokens > before)
-        wait_until(lambda: batcher.tokens == before)
+            wait_until(lambda: scheduler.tokens > before)
+        wait_until(lambda: scheduler.tokens == before)
     busy.join()
-    assert sum(house.metrics.left.values.values()) == sum(left.values()) + 1
+    assert sum(state.metrics.left.values.values()) == sum(left.values()) + 1
 
 
 def test_a_caller_that_leaves_in_the_middle_of_a_body(
-    service: tuple[str, House], caplog: pytest.LogCaptureFixture
+    service: tuple[str, ServiceState], caplog: pytest.LogCaptureFixture
 ) -> None:
-    url, house = service
-    before = sum(house.metrics.left.values.values())
+    url, state = service
+    before = sum(state.metrics.left.values.values())
     with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as caller:
         caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
         caller.sendall(b'Content-Length: 1000\r\n\r\n{"items": [')
-        wait_until(lambda: house.inside > 0)
-    wait_until(lambda: sum(house.metrics.left.values.values()) == before + 1)
-    wait_until(lambda: house.inside == 0)
+        wait_until(lambda: state.inside > 0)
+    wait_until(lambda: sum(state.metrics.left.values.values()) == before + 1)
+    wait_until(lambda: state.inside == 0)
     assert "failed" not in caplog.text
 
 
 def test_a_body_that_never_ends_frees_its_place(scorer: surefoot.Scorer) -> None:
     with (
-        served([scorer], Settings(timeout=0.5)) as (url, house),
+        served([scorer], Settings(timeout=0.5)) as (url, state),
         socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=20) as caller,
     ):
         caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
@@ -409,17 +409,17 @@ def test_a_body_that_never_ends_frees_its_place(scorer: surefoot.Scorer) -> None
         reply = b"".join(iter(lambda: caller.recv(4096), b""))
         assert reply.startswith(b"HTTP/1.1 408")
         assert b"connection: close" in reply
-        assert house.inside == 0
+        assert state.inside == 0
 
 
-def test_a_full_queue_is_429_with_retry_after(service: tuple[str, House], scorer: surefoot.Scorer) -> None:
-    url, house = service
-    batcher = house.services[scorer.name].batcher
+def test_a_full_queue_is_429_with_retry_after(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
+    url, state = service
+    scheduler = state.services[scorer.name].scheduler
     large = {"items": [{"question": f"{n} " + "x " * 500, "steps": ["y"]} for n in range(30)]}
     with scorer.engine.lock:
         waiting = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": large, "timeout": 60})
         waiting.start()
-        wait_until(lambda: batcher.tokens > 10_000)
+        wait_until(lambda: scheduler.tokens > 10_000)
         reply = httpx.post(f"{url}/v1/score", json=large, timeout=60)
     waiting.join()
     assert reply.status_code == 429

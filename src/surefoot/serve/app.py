@@ -30,14 +30,14 @@ from surefoot import Scorer, SolutionScore
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
 from surefoot.rewards.get_reward import GetReward
 from surefoot.rewards.reward import RECIPES, Reward
-from surefoot.serve.batcher import ClosedError, QueueFullError, TooLargeError
-from surefoot.serve.gate import Gate, error_reply
-from surefoot.serve.house import House
+from surefoot.serve.middleware import Gate, error_reply
+from surefoot.serve.model_service import FEW_STEPS, Service
 from surefoot.serve.openapi import describe
-from surefoot.serve.reading import Body, RefusedError, read_body, seconds_left
-from surefoot.serve.service import FEW_STEPS, Service
+from surefoot.serve.request_body import Body, RefusedError, read_body, seconds_left
+from surefoot.serve.scheduler import ClosedError, QueueFullError, TooLargeError
+from surefoot.serve.schemas import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest
 from surefoot.serve.settings import Settings
-from surefoot.serve.wire import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest
+from surefoot.serve.state import ServiceState
 from surefoot.text.split import SPLIT_RULES
 
 logger = logging.getLogger("surefoot.serve")
@@ -57,8 +57,8 @@ class Answer:
 
 
 def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> Starlette:
-    """The application that serves these models. Its `state.house` holds what the routes share."""
-    house = House(scorers, settings or Settings())
+    """The application that serves these models. Its `state.state` holds what the routes share."""
+    state = ServiceState(scorers, settings or Settings())
     static = files("surefoot.serve").joinpath("static")
     page = static.joinpath("page.html").read_bytes()
     description = json.dumps(describe()).encode()
@@ -67,15 +67,15 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
         return _json({"status": "ok"})
 
     async def ready(request: Request) -> Response:
-        if house.ready:
+        if state.ready:
             return _json({"status": "ready"})
         return error_reply(503, "not_ready", "The service takes no work now.", 1)
 
     async def metrics(request: Request) -> Response:
-        return Response(house.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def models(request: Request) -> Response:
-        return _json({"object": "list", "data": [_card(house, service) for service in house.services.values()]})
+        return _json({"object": "list", "data": [_card(state, service) for service in state.services.values()]})
 
     def fixed(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
         async def reply(request: Request) -> Response:
@@ -83,8 +83,8 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
 
         return reply
 
-    def post(path: str, kind: type[Body], work: Callable[[House, Body, Request], Awaitable[Answer]]) -> Route:
-        return Route(path, partial(_work, house, kind, work), methods=["POST"])
+    def post(path: str, kind: type[Body], work: Callable[[ServiceState, Body, Request], Awaitable[Answer]]) -> Route:
+        return Route(path, partial(_work, state, kind, work), methods=["POST"])
 
     routes = [
         Route("/", fixed(page, "text/html")),
@@ -103,30 +103,33 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> S
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        await house.close_in_time()
+        await state.close_in_time()
 
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Gate, house=house, routes=frozenset(route.path for route in routes))],
+        middleware=[Middleware(Gate, state=state, routes=frozenset(route.path for route in routes))],
         exception_handlers={HTTPException: _not_found},
     )
-    app.state.house = house
+    app.state.state = state
     return app
 
 
 async def _work(
-    house: House, kind: type[Body], work: Callable[[House, Body, Request], Awaitable[Answer]], request: Request
+    state: ServiceState,
+    kind: type[Body],
+    work: Callable[[ServiceState, Body, Request], Awaitable[Answer]],
+    request: Request,
 ) -> Response:
     """A POST route: from the body to the reply."""
     try:
-        body = await read_body(request, kind, house.settings)
-        timeout = seconds_left(request, getattr(body, "timeout", None), house.settings)
-        answer = await _attended(house, request, work(house, body, request), timeout)
+        body = await read_body(request, kind, state.settings)
+        timeout = seconds_left(request, getattr(body, "timeout", None), state.settings)
+        answer = await _attended(state, request, work(state, body, request), timeout)
     except RefusedError as refused:
         return refused.reply
     except ClientDisconnect:
-        _note_left(house)
+        _note_left(state)
         return Response(status_code=499)
     except (InputError, OptionError) as error:
         return error_reply(422, "invalid_request", str(error))
@@ -146,8 +149,8 @@ async def _work(
     return Response(answer.body, media_type="application/json")
 
 
-async def _score(house: House, body: ScoreRequest, request: Request) -> Answer:
-    service = _checked(house, body.model, body.items)
+async def _score(state: ServiceState, body: ScoreRequest, request: Request) -> Answer:
+    service = _checked(state, body.model, body.items)
     results = await service.score(
         [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
     )
@@ -155,12 +158,12 @@ async def _score(house: House, body: ScoreRequest, request: Request) -> Answer:
     def written() -> bytes:
         return _encoded({"results": [result.to_dict(body.threshold) for result in results]})
 
-    return Answer(await _where_it_fits(service, results, written), _count(house, service, results))
+    return Answer(await _where_it_fits(service, results, written), _count(state, service, results))
 
 
-async def _reward(house: House, body: RewardRequest, request: Request) -> Answer:
+async def _reward(state: ServiceState, body: RewardRequest, request: Request) -> Answer:
     recipe = _recipe(body.recipe)
-    service = _checked(house, body.model, body.items)
+    service = _checked(state, body.model, body.items)
     results = await service.score(
         [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
     )
@@ -172,10 +175,10 @@ async def _reward(house: House, body: RewardRequest, request: Request) -> Answer
     def written() -> bytes:
         return _encoded({"rewards": [reward.to_dict() for reward in rewards]})
 
-    return Answer(await _where_it_fits(service, results, written), _count(house, service, results))
+    return Answer(await _where_it_fits(service, results, written), _count(state, service, results))
 
 
-async def _get_reward(house: House, body: GetRewardRequest, request: Request) -> Answer:
+async def _get_reward(state: ServiceState, body: GetRewardRequest, request: Request) -> Answer:
     """OpenRLHF sends one sample a request, from many ranks; the queue puts them together."""
     asked = request.query_params
     missing = asked.get("missing")
@@ -189,7 +192,7 @@ async def _get_reward(house: House, body: GetRewardRequest, request: Request) ->
     split = asked.get("split", "auto")
     if split not in SPLIT_RULES:
         raise OptionError(f"`split` has to be one of {', '.join(SPLIT_RULES)}.")
-    service = _checked(house, asked.get("model"), body.query)
+    service = _checked(state, asked.get("model"), body.query)
     reward = GetReward(service.scorer, recipe, missing=instead)
     samples = reward.samples(body.model_dump())
     results = await service.score([(one.question, one.response) for one in samples if one.lack is None], split=split)
@@ -200,15 +203,15 @@ async def _get_reward(house: House, body: GetRewardRequest, request: Request) ->
         else await service.in_turn(partial(reward.reward, one, next(scores)))
         for one in samples
     ]
-    return Answer(_encoded(reward.reply(rewards)), _count(house, service, [r.score for r in rewards if r.score]))
+    return Answer(_encoded(reward.reply(rewards)), _count(state, service, [r.score for r in rewards if r.score]))
 
 
-async def _pooling(house: House, body: PoolingRequest, request: Request) -> Answer:
-    service = _checked(house, body.model, body.input)
+async def _pooling(state: ServiceState, body: PoolingRequest, request: Request) -> Answer:
+    service = _checked(state, body.model, body.input)
     prompts, rows = await service.pool(body.input)
     tokens = sum(len(prompt.ids) for prompt in prompts)
-    with house.metrics.lock:
-        house.metrics.items.add(len(prompts), model=service.scorer.name, status="scored")
+    with state.metrics.lock:
+        state.metrics.items.add(len(prompts), model=service.scorer.name, status="scored")
     data = {
         "id": f"pool-{uuid.uuid4().hex}",
         "object": "list",
@@ -245,21 +248,21 @@ def _recipe(name: str) -> Reward:
     return RECIPES[name]
 
 
-def _checked(house: House, model: str | None, items: Sequence[object]) -> Service:
-    if len(items) > house.settings.max_items:
-        message = f"{len(items)} items are too many for one request. Send at most {house.settings.max_items} at a time."
+def _checked(state: ServiceState, model: str | None, items: Sequence[object]) -> Service:
+    if len(items) > state.settings.max_items:
+        message = f"{len(items)} items are too many for one request. Send at most {state.settings.max_items} at a time."
         raise RefusedError(error_reply(413, "too_large", message))
-    return house.service(model)
+    return state.service(model)
 
 
-def _count(house: House, service: Service, results: Sequence[SolutionScore]) -> Data:
-    with house.metrics.lock:
+def _count(state: ServiceState, service: Service, results: Sequence[SolutionScore]) -> Data:
+    with state.metrics.lock:
         for result in results:
-            house.metrics.items.add(model=service.scorer.name, status=result.status)
+            state.metrics.items.add(model=service.scorer.name, status=result.status)
     return {"items": len(results), "tokens": sum(result.tokens for result in results)}
 
 
-async def _attended(house: House, request: Request, work: Awaitable[Answer], timeout: float) -> Answer:
+async def _attended(state: ServiceState, request: Request, work: Awaitable[Answer], timeout: float) -> Answer:
     """Does the work unless the caller leaves or the time is over."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(request.receive())
@@ -268,7 +271,7 @@ async def _attended(house: House, request: Request, work: Awaitable[Answer], tim
         if task.done():
             return task.result()
         if gone.done():
-            _note_left(house)
+            _note_left(state)
             raise RefusedError(Response(status_code=499))
         message = "The time that the request allowed is over. Allow more, or send fewer items at a time."
         raise RefusedError(error_reply(504, "timeout", message))
@@ -278,17 +281,17 @@ async def _attended(house: House, request: Request, work: Awaitable[Answer], tim
                 future.cancel()
 
 
-def _note_left(house: House) -> None:
-    with house.metrics.lock:
-        house.metrics.left.add()
+def _note_left(state: ServiceState) -> None:
+    with state.metrics.lock:
+        state.metrics.left.add()
 
 
-def _card(house: House, service: Service) -> Data:
+def _card(state: ServiceState, service: Service) -> Data:
     scorer = service.scorer
     return {
         "id": scorer.name,
         "object": "model",
-        "created": house.started,
+        "created": state.started,
         "owned_by": "surefoot",
         "max_model_len": scorer.max_tokens,
         "family": scorer.family.name,

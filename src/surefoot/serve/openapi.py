@@ -1,6 +1,6 @@
 """The description of the service that machines read.
 
-The rule: schemas are those of `wire.py`, which also check the bodies, so that what is described is what is done.
+The rule: schemas are those of `schemas.py`, which also check the bodies, so that what is described is what is done.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 import surefoot
 from surefoot.rewards.reward import RECIPES
-from surefoot.serve import wire
+from surefoot.serve import schemas
 from surefoot.text.split import SPLIT_RULES
 
 ERRORS = {
@@ -45,15 +45,15 @@ GET_REWARD = [
 ]
 
 POSTS: dict[str, tuple[str, type[BaseModel], type[BaseModel]]] = {
-    "/v1/score": ("Scores every step of every solution.", wire.ScoreRequest, wire.ScoreReply),
-    "/v1/reward": ("Scores solutions and makes a reward of each.", wire.RewardRequest, wire.RewardReply),
-    "/get_reward": ("OpenRLHF's remote rewards.", wire.GetRewardRequest, wire.GetRewardReply),
-    "/pooling": ("vLLM's token_classify, for clients of vLLM.", wire.PoolingRequest, wire.PoolingReply),
+    "/v1/score": ("Scores every step of every solution.", schemas.ScoreRequest, schemas.ScoreReply),
+    "/v1/reward": ("Scores solutions and makes a reward of each.", schemas.RewardRequest, schemas.RewardReply),
+    "/get_reward": ("OpenRLHF's remote rewards.", schemas.GetRewardRequest, schemas.GetRewardReply),
+    "/pooling": ("vLLM's token_classify, for clients of vLLM.", schemas.PoolingRequest, schemas.PoolingReply),
 }
 GETS: dict[str, tuple[str, type[BaseModel] | None]] = {
-    "/v1/models": ("The models that are served.", wire.ModelList),
-    "/health": ("Whether the process is there.", wire.Health),
-    "/ready": ("Whether it takes work.", wire.Health),
+    "/v1/models": ("The models that are served.", schemas.ModelList),
+    "/health": ("Whether the process is there.", schemas.Health),
+    "/ready": ("Whether it takes work.", schemas.Health),
     "/metrics": ("Numbers in the text format of Prometheus.", None),
 }
 
@@ -63,7 +63,7 @@ def describe() -> dict[str, Any]:
     asked = [(kind, "validation") for _, kind, _ in POSTS.values()]
     given = [(kind, "serialization") for _, _, kind in POSTS.values()]
     given += [(kind, "serialization") for _, kind in GETS.values() if kind is not None]
-    given.append((wire.ErrorReply, "serialization"))
+    given.append((schemas.ErrorReply, "serialization"))
     _, schemas = models_json_schema([*asked, *given], ref_template="#/components/schemas/{model}")  # type: ignore[list-item]
     return {
         "openapi": "3.1.0",
@@ -98,7 +98,7 @@ def _get(path: str, about: str, given: type[BaseModel] | None) -> dict[str, Any]
 
 
 def _errors(*codes: str) -> dict[str, Any]:
-    return {code: {"description": ERRORS[code], "content": _content(wire.ErrorReply)} for code in codes}
+    return {code: {"description": ERRORS[code], "content": _content(schemas.ErrorReply)} for code in codes}
 
 
 def _content(kind: type[BaseModel]) -> dict[str, Any]:

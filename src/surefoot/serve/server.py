@@ -29,9 +29,9 @@ import uvicorn
 import surefoot
 from surefoot.errors import OptionError
 from surefoot.serve.app import create_app
-from surefoot.serve.house import House
 from surefoot.serve.log import set_up_logging
 from surefoot.serve.settings import ModelSource, Settings
+from surefoot.serve.state import ServiceState
 
 if TYPE_CHECKING:
     from surefoot import Scorer
@@ -110,9 +110,9 @@ def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
 class Server(uvicorn.Server):
     """uvicorn's server, which on the first signal lets everybody finish."""
 
-    def __init__(self, config: uvicorn.Config, house: House, *, decides: bool = True) -> None:
+    def __init__(self, config: uvicorn.Config, state: ServiceState, *, decides: bool = True) -> None:
         super().__init__(config)
-        self._house = house
+        self._house = state
         self._decides = decides
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -152,9 +152,9 @@ def _serve_here(plan: Plan, listener: socket.socket, address: str, loaded: Event
         ws="none",
         lifespan="on",
     )
-    logger.info("Serving %s at %s (process %d).", ", ".join(app.state.house.services), address, os.getpid())
-    Server(config, app.state.house, decides=loaded is None).run(sockets=[listener])
-    if app.state.house.stuck:
+    logger.info("Serving %s at %s (process %d).", ", ".join(app.state.state.services), address, os.getpid())
+    Server(config, app.state.state, decides=loaded is None).run(sockets=[listener])
+    if app.state.state.stuck:
         logger.error("The time to finish is over, and something is still at work. It is left behind.")
         logging.shutdown()
         os._exit(1)

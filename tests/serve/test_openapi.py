@@ -15,7 +15,7 @@ import surefoot
 from helpers.serving import served
 from surefoot.serve import Settings
 from surefoot.serve.openapi import GETS, POSTS, describe
-from surefoot.serve.wire import Result, Step
+from surefoot.serve.schemas import Result, Step
 
 EXAMPLES = 25
 DESCRIPTION: Any = schemathesis.openapi.from_dict(describe())

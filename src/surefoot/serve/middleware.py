@@ -20,7 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from surefoot.serve.house import House
+from surefoot.serve.state import ServiceState
 
 logger = logging.getLogger("surefoot.serve")
 
@@ -53,11 +53,11 @@ def error_reply(
 class Gate:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, house: House, routes: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, state: ServiceState, routes: frozenset[str]) -> None:
         self._app = app
-        self._house = house
+        self._house = state
         self._routes = routes
-        key = house.settings.api_key
+        key = state.settings.api_key
         self._key = None if key is None else sha256(key.encode()).digest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from surefoot.serve.gate import error_reply
+from surefoot.serve.middleware import error_reply
+from surefoot.serve.schemas import mistakes
 from surefoot.serve.settings import Settings
-from surefoot.serve.wire import mistakes
 
 LARGE_BODY = 65_536
 """Bytes above which a body is read in a thread."""

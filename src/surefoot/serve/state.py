@@ -1,6 +1,6 @@
 """Everything that the routes of one process share: the models, the limits, the numbers.
 
-The rule: models are there before the house opens and never change; when it is closing, who is inside is served and
+The rule: models are there before the state opens and never change; when it is closing, who is inside is served and
 nobody else comes in.
 """
 
@@ -14,16 +14,16 @@ from collections.abc import Iterable
 
 from surefoot import Scorer
 from surefoot.errors import OptionError
-from surefoot.serve.batcher import Slice
 from surefoot.serve.metrics import Gauge, Labels, Metrics
-from surefoot.serve.service import Service
+from surefoot.serve.model_service import Service
+from surefoot.serve.scheduler import Slice
 from surefoot.serve.settings import Settings
 
 LAST_SECONDS = 2.0
 """Seconds that the engine gets in any case to end what it computes."""
 
 
-class House:
+class ServiceState:
     """The state of the service."""
 
     def __init__(self, scorers: Iterable[Scorer], settings: Settings) -> None:
@@ -62,7 +62,7 @@ class House:
     @property
     def ready(self) -> bool:
         """Whether new work is taken."""
-        return not self.draining and all(service.batcher.alive for service in self.services.values())
+        return not self.draining and all(service.scheduler.alive for service in self.services.values())
 
     def close(self) -> None:
         """Finishes what was accepted and ends all threads."""
@@ -84,10 +84,10 @@ class House:
         return Observer(self.metrics, model)
 
     def _queues(self) -> dict[Labels, float]:
-        return {(("model", name),): service.batcher.tokens for name, service in self.services.items()}
+        return {(("model", name),): service.scheduler.tokens for name, service in self.services.items()}
 
     def _rates(self) -> dict[Labels, float]:
-        return {(("model", name),): service.batcher.rate for name, service in self.services.items()}
+        return {(("model", name),): service.scheduler.rate for name, service in self.services.items()}
 
 
 class Observer:

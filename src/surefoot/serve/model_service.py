@@ -1,7 +1,7 @@
 """A model that many callers share: preparing, queueing, answering.
 
 The rule: the event loop only passes things on. Text is split and encoded in threads, a few items at a time, so that
-neither a large request nor a large text holds up others; the engine has its own thread (see `batcher.py`).
+neither a large request nor a large text holds up others; the engine has its own thread (see `scheduler.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.data.items import Item
 from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.scoring.scorer import Job
-from surefoot.serve.batcher import Batcher, Row, Slice
+from surefoot.serve.scheduler import Row, Scheduler, Slice
 from surefoot.serve.settings import Settings
 
 logger = logging.getLogger("surefoot.serve")
@@ -40,7 +40,7 @@ class Service:
 
     def __init__(self, scorer: Scorer, settings: Settings, observe: Callable[[Slice], None] | None = None) -> None:
         self.scorer = scorer
-        self.batcher = Batcher(
+        self.scheduler = Scheduler(
             scorer.compute,
             name=scorer.name,
             linger=settings.linger,
@@ -54,7 +54,7 @@ class Service:
 
     def close(self) -> None:
         """Finishes what was accepted, then ends the threads."""
-        self.batcher.close()
+        self.scheduler.close()
         self._recipes.shutdown()
         self._threads.shutdown()
 
@@ -63,7 +63,7 @@ class Service:
     ) -> list[SolutionScore]:
         """Like `Scorer.score_many`; an item that cannot be scored has its reason in its place."""
         jobs: list[Job | InputError] = []
-        with self.batcher.expecting():
+        with self.scheduler.expecting():
             for chunk in _chunks(items, min(CHUNK_CHARS, self._max_item_chars)):
                 prepare = partial(self.scorer.prepare, split=split, closing=closing, system=system, first=len(jobs))
                 too_long = self._too_long(chunk, len(jobs))
@@ -101,7 +101,7 @@ class Service:
 
     async def compute(self, prompts: Sequence[Prompt]) -> list[Row]:
         """The numbers of the prompts. Cancelling this gives the place in the queue to others."""
-        ticket = self.batcher.submit(prompts)
+        ticket = self.scheduler.submit(prompts)
         return _checked(await asyncio.wrap_future(ticket.future))
 
     async def pool(self, inputs: Sequence[str | Sequence[int]]) -> tuple[list[Prompt], list[list[float]]]:

@@ -98,7 +98,7 @@ class _Entry:
     waiting: bool = True
 
 
-class Batcher:
+class Scheduler:
     """The queue, and the thread that runs the engine. Every method may be called from any thread."""
 
     def __init__(

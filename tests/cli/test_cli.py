@@ -18,8 +18,8 @@ from typing import IO, TextIO
 import pytest
 
 import surefoot
-from surefoot.cli import main
-from surefoot.cli_score import BATCH
+from surefoot.cli.main import main
+from surefoot.cli.score import BATCH
 from surefoot.display.terminal import show
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
 

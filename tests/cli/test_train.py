@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import surefoot
-from surefoot.cli import main
+from surefoot.cli.main import main
+from surefoot.cli.train import _source
 from surefoot.testing import write_base
-from surefoot.train.command import _source
-from surefoot.train.report import read_log
+from surefoot.train.run_log import read_log
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from surefoot.cli_loading import MODEL, add_calibration_options, add_loading_options, loading_options
+from surefoot.cli.options import MODEL, add_calibration_options, add_loading_options, loading_options
 from surefoot.errors import MissingDependencyError, OptionError
 from surefoot.families.mini import NAME
 from surefoot.serve.settings import ModelSource, Settings, read_key

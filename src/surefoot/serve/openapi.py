@@ -64,7 +64,7 @@ def describe() -> dict[str, Any]:
     given = [(kind, "serialization") for _, _, kind in POSTS.values()]
     given += [(kind, "serialization") for _, kind in GETS.values() if kind is not None]
     given.append((schemas.ErrorReply, "serialization"))
-    _, schemas = models_json_schema([*asked, *given], ref_template="#/components/schemas/{model}")  # type: ignore[list-item]
+    _, definitions = models_json_schema([*asked, *given], ref_template="#/components/schemas/{model}")  # type: ignore[list-item]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -75,7 +75,7 @@ def describe() -> dict[str, Any]:
         "paths": {path: {"post": _post(path, *row)} for path, row in POSTS.items()}
         | {path: {"get": _get(path, *row)} for path, row in GETS.items()},
         "components": {
-            "schemas": schemas["$defs"],
+            "schemas": definitions["$defs"],
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"key": []}],

@@ -200,7 +200,7 @@ def _check_names(options: argparse.Namespace, names: list[str]) -> None:
 def _read(options: argparse.Namespace, paths: list[Path]) -> tuple[list[Example], list[Example], list[Example]]:
     """Examples to train on, to validate on, and to measure on."""
     from surefoot.train.example import set_aside
-    from surefoot.train.read import Reading, read_examples, read_questions, without_questions
+    from surefoot.train.readers import Reading, read_examples, read_questions, without_questions
 
     keep = set().union(*map(read_questions, options.keep)) if options.keep else None
     reading = Reading(variants=options.variants, seed=options.seed, keep=keep)

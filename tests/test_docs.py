@@ -13,7 +13,7 @@ import pytest
 
 import surefoot
 from helpers.serving import served
-from surefoot.cli import main
+from surefoot.cli.main import main
 from surefoot.families import FAMILIES
 
 ROOT = Path(__file__).parent.parent
@@ -123,7 +123,7 @@ def test_the_readme_shows_what_its_first_command_prints(capsys: pytest.CaptureFi
 
 def test_the_commands_of_the_service(service: str) -> None:
     """A service does not end by itself, so its commands are only read; what asks it is asked."""
-    from surefoot.cli import _parser
+    from surefoot.cli.main import _parser
 
     text = "".join(blocks(ROOT / "docs" / "serving.md", "bash")).replace("\\\n", " ")
     commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.strip()]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import surefoot
 from surefoot import evaluate
-from surefoot.cli import main
+from surefoot.cli.main import main
 from surefoot.core.calibration import Calibration, FittedOn, Isotonic, Logistic, Map
 from surefoot.display.terminal import show
 from surefoot.errors import CalibrationError, OptionError

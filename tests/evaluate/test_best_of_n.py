@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate import BestOfNResult, Rollout, best_of_n, choose, read_rollouts
-from surefoot.evaluate.answers import AnswerBook
+from surefoot.evaluate import BestOfNResult, Rollout, best_of_n, read_rollouts, selection
+from surefoot.evaluate.answer_groups import AnswerBook
 from surefoot.evaluate.best_of_n import RULES
 
 TEACHER = Path(__file__).parents[3] / "shared" / "data" / "teacher" / "gsm8k_bon32_with_prm_scores.jsonl.gz"
@@ -60,33 +60,33 @@ def test_exact_numbers_agree_with_listing_every_draw(seed: int) -> None:
     values = [generator.randint(0, 3) / 4 for _ in range(size)]
     classes = [generator.randint(-1, 2) for _ in range(size)]
     correct = [float(each == 0) for each in classes]
-    pool = choose.Pool({}, np.array(correct), np.array(classes))
+    pool = selection.Pool({}, np.array(correct), np.array(classes))
     for n in range(1, size + 1):
-        assert choose.best(np.array(values), np.array(correct), n) == pytest.approx(brute_best(values, correct, n))
+        assert selection.best(np.array(values), np.array(correct), n) == pytest.approx(brute_best(values, correct, n))
         draws = list(combinations(correct, n))
-        assert choose.oracle(np.array(correct), n) == pytest.approx(np.mean([max(draw) for draw in draws]))
-        drawn = choose.picks(size, n, 1000, np.random.default_rng(0))
+        assert selection.oracle(np.array(correct), n) == pytest.approx(np.mean([max(draw) for draw in draws]))
+        drawn = selection.picks(size, n, 1000, np.random.default_rng(0))
         assert len(drawn) == len(draws)
         for weights in (values, [each - 1 for each in values]):  # some models score below 0
             expected = brute_vote(classes, weights, correct, n)
-            assert choose.vote(pool, np.array(weights), drawn) == pytest.approx(expected)
+            assert selection.vote(pool, np.array(weights), drawn) == pytest.approx(expected)
 
 
 def test_sampled_votes_come_near_the_exact_ones() -> None:
     classes = [0, 0, 0, 1, 1, 2, -1, 2, 1, 0]
     correct = [float(each == 0) for each in classes]
-    pool = choose.Pool({}, np.array(correct), np.array(classes))
-    sampled = choose.picks(10, 5, 200, np.random.default_rng(0))
+    pool = selection.Pool({}, np.array(correct), np.array(classes))
+    sampled = selection.picks(10, 5, 200, np.random.default_rng(0))
     assert sampled.shape == (200, 5)
     assert all(len(set(row)) == 5 for row in sampled.tolist())
     exact = brute_vote(classes, [1.0] * 10, correct, 5)
-    assert choose.vote(pool, np.ones(10), sampled) == pytest.approx(exact, abs=0.07)
+    assert selection.vote(pool, np.ones(10), sampled) == pytest.approx(exact, abs=0.07)
 
 
 def test_more_than_there_are_means_all() -> None:
     values, correct = np.array([0.1, 0.9]), np.array([0.0, 1.0])
-    assert choose.best(values, correct, 7) == 1.0
-    assert choose.oracle(correct, 7) == 1.0
+    assert selection.best(values, correct, 7) == 1.0
+    assert selection.oracle(correct, 7) == 1.0
 
 
 # --- by hand -------------------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surefoot.cli import main
+from surefoot.cli.main import main
 from surefoot.core.calibration import Calibration, Isotonic, Logistic
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import calibrate, read_labelled
-from surefoot.evaluate.fit import fit_isotonic, fit_logistic, pool
-from surefoot.evaluate.interval import Numbers
+from surefoot.evaluate.calibration_fit import fit_isotonic, fit_logistic, pool
+from surefoot.evaluate.intervals import Numbers
 
 Row = dict[str, Any]
 

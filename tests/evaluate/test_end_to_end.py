@@ -19,7 +19,7 @@ import torch
 
 import surefoot
 from surefoot import evaluate
-from surefoot.cli import main
+from surefoot.cli.main import main
 from surefoot.core.prompt import Prompt
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError
@@ -127,7 +127,7 @@ def test_over_length_is_unscored_not_wrong(checkpoint: Path) -> None:
 
 
 def test_importing_does_not_import_torch() -> None:
-    program = "import sys, surefoot, surefoot.cli, surefoot.scoring.score_cache; surefoot.evaluate.processbench; "
+    program = "import sys, surefoot, surefoot.cli.main, surefoot.scoring.score_cache; surefoot.evaluate.processbench; "
     program += "assert callable(surefoot.evaluate.processbench); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -10,7 +10,7 @@ import pytest
 
 from surefoot.errors import OptionError
 from surefoot.evaluate import processbench, reliability
-from surefoot.evaluate.interval import Bootstrap
+from surefoot.evaluate.intervals import Bootstrap
 from surefoot.evaluate.reliability import Known, known_steps
 
 

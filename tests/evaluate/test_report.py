@@ -14,9 +14,9 @@ import pytest
 
 from helpers.browser import browser_page  # noqa: F401
 from surefoot import evaluate
-from surefoot.cli import main
+from surefoot.cli.main import main
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate.pages import figures
+from surefoot.evaluate.report import figures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -14,8 +14,8 @@ from helpers.small import CASES, change
 from surefoot import evaluate
 from surefoot.display.html import bucket
 from surefoot.errors import InputError
-from surefoot.evaluate.pages import prmbench, processbench
-from surefoot.evaluate.pages.content import thresholds
+from surefoot.evaluate.report import prmbench, processbench
+from surefoot.evaluate.report.content import thresholds
 from surefoot.scoring.score_cache import ScoreCache
 
 ROWS: list[dict[str, Any]] = [

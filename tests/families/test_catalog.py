@@ -11,7 +11,7 @@ import pytest
 import surefoot
 from helpers.small import CASES
 from surefoot import evaluate
-from surefoot.cli import main
+from surefoot.cli.main import main
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.display.terminal import show
 from surefoot.errors import CheckpointError, OptionError

@@ -23,7 +23,7 @@ import pytest
 
 import surefoot
 from helpers.serving import Command
-from surefoot.cli import main
+from surefoot.cli.main import main
 from surefoot.core.calibration import Calibration, FittedOn, Logistic
 from surefoot.errors import OptionError
 from surefoot.serve.server import Plan, load_models, serve

@@ -20,7 +20,7 @@ from surefoot.train.example import (
     stop_at_error,
     strip_marks,
 )
-from surefoot.train.read import Reading, read_examples, read_questions, without_questions
+from surefoot.train.readers import Reading, read_examples, read_questions, without_questions
 
 STEPS = ["a", "b", "c"]
 

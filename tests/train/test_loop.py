@@ -23,11 +23,11 @@ from surefoot.train.batch import Batch, Mixture, Shape, collate, encode
 from surefoot.train.example import Example, from_label, from_scores
 from surefoot.train.export import as_stored, export, move_threshold
 from surefoot.train.loop import Result, train
-from surefoot.train.metric import Judged, measure
+from surefoot.train.metrics import Judged, measure
 from surefoot.train.model import Trainee, make_trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor
-from surefoot.train.report import draw_curve, read_log
 from surefoot.train.rounding import Rounding
+from surefoot.train.run_log import draw_curve, read_log
 from surefoot.train.settings import Settings, Sitting
 
 FAST = Settings(

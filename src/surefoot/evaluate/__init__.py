@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from surefoot.evaluate.best_of_n import BestOfNResult, best_of_n
 from surefoot.evaluate.calibrate import CalibrationResult, calibrate
-from surefoot.evaluate.pages import report, report_html
 from surefoot.evaluate.prmbench import PRMBenchResult, prmbench
 from surefoot.evaluate.processbench import ProcessBenchResult, processbench
 from surefoot.evaluate.reliability import Bin, Reliability, reliability
+from surefoot.evaluate.report import report, report_html
 from surefoot.evaluate.rows import (
     PRMBenchRow,
     ProcessBenchRow,

@@ -18,14 +18,14 @@ import numpy as np
 
 from surefoot.core import aggregation
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate import choose
-from surefoot.evaluate.answers import AnswerBook, Grouping
-from surefoot.evaluate.choose import NO_ANSWER, Pool
-from surefoot.evaluate.envelope import envelope
-from surefoot.evaluate.interval import Bootstrap, Interval, Numbers
+from surefoot.evaluate import selection
+from surefoot.evaluate.answer_groups import AnswerBook, Grouping
+from surefoot.evaluate.header import envelope
+from surefoot.evaluate.intervals import Bootstrap, Interval, Numbers
 from surefoot.evaluate.reliability import are_probabilities
 from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
 from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, scale_of, score_rows
+from surefoot.evaluate.selection import NO_ANSWER, Pool
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
@@ -280,12 +280,12 @@ def _by_problem(
     generator = np.random.default_rng(seed)
     for row, pool in enumerate(pools):
         for column, n in enumerate(sizes):
-            drawn = choose.picks(pool.size, n, vote_draws, generator)
+            drawn = selection.picks(pool.size, n, vote_draws, generator)
             for rule, values in pool.values.items():
-                found["best", rule][row, column] = choose.best(values, pool.correct, n)
-                found["weighted", rule][row, column] = choose.vote(pool, values, drawn)
-            found["majority", ""][row, column] = choose.vote(pool, np.ones(pool.size), drawn)
-            found["oracle", ""][row, column] = choose.oracle(pool.correct, n)
+                found["best", rule][row, column] = selection.best(values, pool.correct, n)
+                found["weighted", rule][row, column] = selection.vote(pool, values, drawn)
+            found["majority", ""][row, column] = selection.vote(pool, np.ones(pool.size), drawn)
+            found["oracle", ""][row, column] = selection.oracle(pool.correct, n)
     return found
 
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from surefoot.core.calibration import SCALE, Calibration, FittedOn, Map, Method
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate.fit import fit
-from surefoot.evaluate.interval import Bootstrap
+from surefoot.evaluate.calibration_fit import fit
+from surefoot.evaluate.intervals import Bootstrap
 from surefoot.evaluate.reliability import BinKind, Known, Reliability, are_probabilities, known_steps, reliability
 from surefoot.evaluate.rows import ProcessBenchRow, Rows, as_rows, labelled_rows
 from surefoot.evaluate.scoring import name_of, scale_of, score_labelled

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surefoot.evaluate.envelope import envelope
-from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
+from surefoot.evaluate.header import envelope
+from surefoot.evaluate.intervals import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedPRMBench, published_prmbench
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import TWIN, PRMBenchRow, Rows, as_rows, prmbench_rows

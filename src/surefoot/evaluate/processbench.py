@@ -17,8 +17,8 @@ import numpy as np
 
 from surefoot.core.threshold_sweep import Case, Stretch, best_threshold, harmonic_mean, sweep
 from surefoot.errors import InputError
-from surefoot.evaluate.envelope import envelope
-from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
+from surefoot.evaluate.header import envelope
+from surefoot.evaluate.intervals import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.published import PublishedProcessBench, published_processbench
 from surefoot.evaluate.reliability import Reliability, known_steps, reliability
 from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, as_rows, processbench_rows, usual_split

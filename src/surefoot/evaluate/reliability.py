@@ -14,7 +14,7 @@ import numpy as np
 
 from surefoot.core.calibration import EDGE
 from surefoot.errors import OptionError
-from surefoot.evaluate.interval import Bootstrap, Interval, Numbers, ratio
+from surefoot.evaluate.intervals import Bootstrap, Interval, Numbers, ratio
 from surefoot.evaluate.scoring import judged
 
 Known = tuple[float, bool]

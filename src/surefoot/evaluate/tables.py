@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from surefoot.core.calibration import Logistic
 from surefoot.display.terminal import printable
-from surefoot.evaluate.interval import Interval
+from surefoot.evaluate.intervals import Interval
 
 if TYPE_CHECKING:
     from surefoot.evaluate.best_of_n import BestOfNResult, Curve

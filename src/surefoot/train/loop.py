@@ -30,11 +30,11 @@ from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_ques
 from surefoot.train.example import Example
 from surefoot.train.export import as_stored, export, move_threshold
 from surefoot.train.interrupt import Interrupt
-from surefoot.train.metric import Judged, Quality, best_threshold, measure
+from surefoot.train.metrics import Judged, Quality, best_threshold, measure
 from surefoot.train.model import Trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
-from surefoot.train.report import Log, draw_curve
 from surefoot.train.rounding import Rounding
+from surefoot.train.run_log import Log, draw_curve
 from surefoot.train.settings import Settings, Sitting
 
 logger = logging.getLogger("surefoot")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import surefoot
-from surefoot.cli import main
+from surefoot.cli.main import main
 from surefoot.families import find_in_catalog
 from surefoot.families import mini as package
 from surefoot.testing import write_qwen_checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from surefoot.train.metric import Judged, area_under_curve, best_threshold, find_errors, measure
+from surefoot.train.metrics import Judged, area_under_curve, best_threshold, find_errors, measure
 
 RIGHT = Judged((0.9, 0.8), (1.0, 1.0))
 FOUND = Judged((0.9, 0.2), (1.0, 0.0))

@@ -28,8 +28,8 @@ def report(result: Result, path: str | Path) -> None:
 
 def report_html(result: Result) -> str:
     """The page itself."""
-    from surefoot.evaluate.pages import best_of_n, prmbench, processbench
-    from surefoot.evaluate.pages.page import page
+    from surefoot.evaluate.report import best_of_n, prmbench, processbench
+    from surefoot.evaluate.report.page import page
 
     if isinstance(result, ProcessBenchResult):
         return page(processbench.content(result))
@@ -42,7 +42,7 @@ def report_html(result: Result) -> str:
 
 def prepare_report(path: str | Path) -> None:
     """Refuses a place that cannot be written to, or a machine without the plotting package."""
-    from surefoot.evaluate.pages.figures import require
+    from surefoot.evaluate.report.figures import require
 
     require()
     check_place("report", path)

@@ -10,8 +10,10 @@ from bisect import bisect_right
 
 from surefoot.core.result import Scale
 from surefoot.display.html import ShownStep, classed, escape, steps_html
-from surefoot.evaluate.pages import figures
-from surefoot.evaluate.pages.content import (
+from surefoot.evaluate.processbench import GroupResult, Judgement, ProcessBenchResult, Share
+from surefoot.evaluate.reliability import known_steps
+from surefoot.evaluate.report import figures
+from surefoot.evaluate.report.content import (
     KINDS,
     Card,
     Content,
@@ -23,9 +25,7 @@ from surefoot.evaluate.pages.content import (
     card,
     thresholds,
 )
-from surefoot.evaluate.pages.figures import Line
-from surefoot.evaluate.processbench import GroupResult, Judgement, ProcessBenchResult, Share
-from surefoot.evaluate.reliability import known_steps
+from surefoot.evaluate.report.figures import Line
 from surefoot.evaluate.scoring import judged
 from surefoot.evaluate.tables import DASH, model_of, percent
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from surefoot.text.arithmetic.equations import check_arithmetic
 from surefoot.train.example import question_key
-from surefoot.train.recipes import (
+from surefoot.train.synthetic import (
     KINDS,
     Style,
     Worked,
@@ -23,8 +23,8 @@ from surefoot.train.recipes import (
     pick_style,
     write,
 )
-from surefoot.train.recipes.style import ANSWERS, EQUATIONS, OPENINGS
-from surefoot.train.recipes.worked import format_like, format_number, swap_numbers
+from surefoot.train.synthetic.style import ANSWERS, EQUATIONS, OPENINGS
+from surefoot.train.synthetic.worked import format_like, format_number, swap_numbers
 
 QUESTION = "Ann sells 48 clips in April and half as many in May, for $3 each. How much does she earn?"
 ANSWER = (

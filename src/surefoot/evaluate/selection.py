@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.evaluate.interval import Numbers
+from surefoot.evaluate.intervals import Numbers
 
 NO_ANSWER = -1
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from surefoot.core.calibration import EDGE, METHODS, Isotonic, Logistic, Map, Method
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate.interval import Numbers
+from surefoot.evaluate.intervals import Numbers
 
 TILT = 1e-3
 """How much of the raw score an isotonic map keeps."""

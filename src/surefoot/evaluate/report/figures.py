@@ -16,7 +16,7 @@ from zlib import crc32
 from surefoot.display.html import escape
 from surefoot.errors import MissingDependencyError
 from surefoot.evaluate.best_of_n import BestOfNResult, Curve
-from surefoot.evaluate.interval import Interval
+from surefoot.evaluate.intervals import Interval
 from surefoot.evaluate.reliability import Reliability
 
 # Stand-ins for the page's variables; matplotlib wants real colours.

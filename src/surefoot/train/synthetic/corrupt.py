@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from surefoot.text.arithmetic.equations import check_arithmetic
 from surefoot.text.arithmetic.expression import evaluate, number_value, numbers_in
-from surefoot.train.recipes.worked import (
+from surefoot.train.synthetic.worked import (
     NUMBERS,
     Calculation,
     Line,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from surefoot.core.result import Scale
 from surefoot.display.html import ShownStep, classed, escape, steps_html
 from surefoot.evaluate.best_of_n import BestOfNResult, Candidate, Curve
-from surefoot.evaluate.pages import figures
-from surefoot.evaluate.pages.content import Card, Content, Entry, Panel, Table, card
+from surefoot.evaluate.report import figures
+from surefoot.evaluate.report.content import Card, Content, Entry, Panel, Table, card
 from surefoot.evaluate.tables import curve_rows, model_of
 from surefoot.text.split import split
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from surefoot.core.result import Scale
 from surefoot.display.html import ShownStep, classed, escape, steps_html
-from surefoot.evaluate.pages import figures
-from surefoot.evaluate.pages.content import (
+from surefoot.evaluate.prmbench import Decisions, PRMBenchResult, has_gap
+from surefoot.evaluate.report import figures
+from surefoot.evaluate.report.content import (
     KINDS,
     Card,
     Content,
@@ -22,8 +23,7 @@ from surefoot.evaluate.pages.content import (
     card,
     thresholds,
 )
-from surefoot.evaluate.pages.figures import Line
-from surefoot.evaluate.prmbench import Decisions, PRMBenchResult, has_gap
+from surefoot.evaluate.report.figures import Line
 from surefoot.evaluate.rows import TWIN, PRMBenchRow
 from surefoot.evaluate.scoring import Scored, judged
 from surefoot.evaluate.tables import class_rows, model_of

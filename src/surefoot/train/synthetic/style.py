@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from surefoot.train.recipes.worked import Calculation, Line
+from surefoot.train.synthetic.worked import Calculation, Line
 
 SMALL = re.compile(
     r"(?:The|This|There|They|She|He|It|In|If|So|Then|A|An|His|Her|Their|We|Each|Since|After|For|At|On|To)\b"

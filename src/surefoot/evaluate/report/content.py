@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from surefoot.core.result import Scale
-from surefoot.evaluate.interval import Interval
-from surefoot.evaluate.pages import figures
+from surefoot.evaluate.intervals import Interval
 from surefoot.evaluate.reliability import Reliability
+from surefoot.evaluate.report import figures
 from surefoot.evaluate.tables import percent, reliability_rows
 
 KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))

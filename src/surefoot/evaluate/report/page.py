@@ -15,12 +15,12 @@ from importlib.resources import files
 
 import surefoot
 from surefoot.display.html import BUCKETS, clean, colour, escape, style_sheet
-from surefoot.evaluate.pages.content import Card, Content, Panel, Table
+from surefoot.evaluate.report.content import Card, Content, Panel, Table
 
 
 def page(content: Content) -> str:
     """The whole file."""
-    here = files("surefoot.evaluate.pages")
+    here = files("surefoot.evaluate.report")
     script = here.joinpath("page.js").read_text(encoding="utf-8")
     style = style_sheet() + "\n" + here.joinpath("page.css").read_text(encoding="utf-8")
     allowed = b64encode(sha256(script.encode()).digest()).decode()

@@ -7,11 +7,11 @@ Licences of the sources these recipes are made for:
 - Best-of-N samples with PRM scores (StrictPRMBench): CC BY 4.0; name the source in a model card.
 """
 
-from surefoot.train.recipes.compare import compare_with_gold, known_values
-from surefoot.train.recipes.corrupt import KINDS, corrupt
-from surefoot.train.recipes.style import Style, pick_style, write
-from surefoot.train.recipes.variants import make_variants
-from surefoot.train.recipes.worked import Calculation, Line, Worked, parse_worked
+from surefoot.train.synthetic.compare import compare_with_gold, known_values
+from surefoot.train.synthetic.corrupt import KINDS, corrupt
+from surefoot.train.synthetic.style import Style, pick_style, write
+from surefoot.train.synthetic.variants import make_variants
+from surefoot.train.synthetic.worked import Calculation, Line, Worked, parse_worked
 
 __all__ = [
     "KINDS",

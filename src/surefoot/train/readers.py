@@ -33,7 +33,7 @@ from surefoot.train.example import (
     question_key,
     strip_marks,
 )
-from surefoot.train.recipes import compare_with_gold, known_values, make_variants
+from surefoot.train.synthetic import compare_with_gold, known_values, make_variants
 
 logger = logging.getLogger("surefoot")
 

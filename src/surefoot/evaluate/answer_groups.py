@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from surefoot.evaluate.choose import NO_ANSWER
+from surefoot.evaluate.selection import NO_ANSWER
 from surefoot.text.equality import same_answer
 
 

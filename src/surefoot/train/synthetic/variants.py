@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 
 from surefoot.train.example import Example, from_label
-from surefoot.train.recipes.corrupt import KINDS, corrupt
-from surefoot.train.recipes.style import pick_style, write
-from surefoot.train.recipes.worked import parse_worked
+from surefoot.train.synthetic.corrupt import KINDS, corrupt
+from surefoot.train.synthetic.style import pick_style, write
+from surefoot.train.synthetic.worked import parse_worked
 
 SPOILED = 3
 """Wrong ones to a right one that is written in the same words up to the error."""

@@ -11,6 +11,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from surefoot._version import __version__
+from surefoot.core.options import ReadOptions
+from surefoot.core.protocols import StepScorer
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.core.solution import Solution, Step
 from surefoot.errors import SurefootError
@@ -24,10 +27,10 @@ if TYPE_CHECKING:
     from surefoot.scoring.loading import load
     from surefoot.scoring.scorer import Scorer
 
-__version__ = "0.1.0"
-__all__ = [
+__all__ = [  # noqa: RUF022
     "AsyncClient",
     "Client",
+    "ReadOptions",
     "Reward",
     "RewardResult",
     "Scorer",
@@ -35,12 +38,14 @@ __all__ = [
     "SolutionScore",
     "Step",
     "StepScore",
+    "StepScorer",
     "SurefootError",
     "compute_reward",
     "connect",
     "evaluate",
     "load",
     "split",
+    "__version__",
 ]
 
 

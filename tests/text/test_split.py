@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surefoot.core.options import SPLIT_RULES
 from surefoot.core.solution import Solution, Span
 from surefoot.errors import InputError, OptionError
 from surefoot.text.answers import lines, step_labels
-from surefoot.text.split import SPLIT_RULES, split
+from surefoot.text.split import split
 
 
 def texts(solution: Solution) -> list[str]:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import surefoot
+from surefoot._version import __version__
 from surefoot.cli.calibrate import add_calibrate
 from surefoot.cli.evaluate import add_eval
 from surefoot.cli.models import add_models
@@ -69,7 +69,7 @@ def _leave(code: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="surefoot", description="Scores the steps of a solution.")
-    parser.add_argument("--version", action="version", version=f"surefoot {surefoot.__version__}")
+    parser.add_argument("--version", action="version", version=f"surefoot {__version__}")
     parser.set_defaults(verbose=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 

@@ -10,12 +10,11 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-import surefoot
 from surefoot.core.calibration import Calibration
 from surefoot.families.mini import NAME
 
 if TYPE_CHECKING:
-    from surefoot import Scorer
+    from surefoot.scoring.scorer import Scorer
 
 MODEL = f"folder or hub id of a PRM, or {NAME}, the small one that comes with Surefoot"
 THRESHOLD = "a step is right above it (0.5; 0 for a model whose scores are no probabilities)"
@@ -86,7 +85,9 @@ def loading_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def load_model(options: argparse.Namespace) -> Scorer:
     """The model that the command names."""
-    return surefoot.load(options.model, **loading_options(options))
+    from surefoot.scoring.loading import load
+
+    return load(options.model, **loading_options(options))
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:

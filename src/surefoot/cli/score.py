@@ -18,14 +18,14 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
 
 from surefoot.cli.options import THRESHOLD, add_calibration_options, add_model_options, load_model, threshold
+from surefoot.core.options import SPLIT_RULES
 from surefoot.data.items import require_unicode
 from surefoot.data.records import Entry, file_entries, stream_entries
 from surefoot.display.terminal import paint, show, wants_colour
 from surefoot.errors import InputError
-from surefoot.text.split import SPLIT_RULES
 
 if TYPE_CHECKING:
-    from surefoot import SolutionScore
+    from surefoot.core.result import SolutionScore
 
 DONE, UNSCORED = 0, 1
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from surefoot.client.api_key import KEY_VARIABLE
 from surefoot.client.transport import AsyncTransport, TooLargeError, Transport
+from surefoot.core.options import SPLIT_RULES
+from surefoot.core.protocols import Item
 from surefoot.core.result import SolutionScore
-from surefoot.data.items import Item, read_pair, require_unicode
+from surefoot.data.items import read_pair, require_unicode
 from surefoot.errors import InputError, OptionError, ServiceError
-from surefoot.text.split import SPLIT_RULES
 
 PART_BYTES = 1 << 20
 """Text of one request, at most, unless a single item has more."""

@@ -5,12 +5,9 @@ The rule: what is no such pair is refused with its number, before anything is co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from surefoot.errors import InputError
-
-Item = tuple[str, str | Sequence[str]]
 
 
 def read_pair(item: Any, number: int) -> tuple[str, Any]:

@@ -18,7 +18,6 @@ from numbers import Number
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-import surefoot
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, MissingDependencyError, OptionError
 from surefoot.rewards.reward import Reward, RewardResult, find_recipe
@@ -98,7 +97,9 @@ def find_scorer(model: Model | None = None, **options: Any) -> CanScore:
 @shared
 def _open(model: str, **options: Any) -> CanScore:
     if not model.startswith(("http://", "https://")):
-        return surefoot.load(model, **options)
+        from surefoot.scoring.loading import load
+
+        return load(model, **options)
     try:
         client = import_module("surefoot.client")
     except ImportError as error:

@@ -20,9 +20,10 @@ from tqdm import tqdm
 
 from surefoot.core.calibration import Calibration
 from surefoot.core.prompt import Prompt
+from surefoot.core.protocols import Item
 from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
 from surefoot.core.solution import Solution
-from surefoot.data.items import Item, read_pair, require_unicode
+from surefoot.data.items import read_pair, require_unicode
 from surefoot.engine.kv_cache import TreeCache
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError, OptionError

@@ -26,10 +26,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from surefoot import Scorer, SolutionScore
+from surefoot.core.options import SPLIT_RULES
+from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
 from surefoot.rewards.get_reward import GetReward
 from surefoot.rewards.reward import RECIPES, Reward
+from surefoot.scoring.scorer import Scorer
 from surefoot.serve.middleware import Gate, error_reply
 from surefoot.serve.model_service import FEW_STEPS, Service
 from surefoot.serve.openapi import describe
@@ -38,7 +40,6 @@ from surefoot.serve.scheduler import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.schemas import GetRewardRequest, PoolingRequest, RewardRequest, ScoreRequest
 from surefoot.serve.settings import Settings
 from surefoot.serve.state import ServiceState
-from surefoot.text.split import SPLIT_RULES
 
 logger = logging.getLogger("surefoot.serve")
 

@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from surefoot import Scorer, SolutionScore
 from surefoot.core.prompt import Prompt
-from surefoot.data.items import Item
+from surefoot.core.protocols import Item
+from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, SurefootError, UnreachableError
-from surefoot.scoring.scorer import Job
+from surefoot.scoring.scorer import Job, Scorer
 from surefoot.serve.scheduler import Row, Scheduler, Slice
 from surefoot.serve.settings import Settings
 

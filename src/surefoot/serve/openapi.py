@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-import surefoot
+from surefoot._version import __version__
+from surefoot.core.options import SPLIT_RULES
 from surefoot.rewards.reward import RECIPES
 from surefoot.serve import schemas
-from surefoot.text.split import SPLIT_RULES
 
 ERRORS = {
     "400": "The body is not JSON.",
@@ -69,7 +69,7 @@ def describe() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Surefoot",
-            "version": surefoot.__version__,
+            "version": __version__,
             "description": "Scores every step of a solution with a process reward model.",
         },
         "paths": {path: {"post": _post(path, *row)} for path, row in POSTS.items()}

@@ -26,15 +26,14 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-import surefoot
-from surefoot.errors import OptionError
+from surefoot.errors import OptionError, SurefootError
 from surefoot.serve.app import create_app
 from surefoot.serve.log import set_up_logging
 from surefoot.serve.settings import ModelSource, Settings
 from surefoot.serve.state import ServiceState
 
 if TYPE_CHECKING:
-    from surefoot import Scorer
+    from surefoot.scoring.scorer import Scorer
 
 logger = logging.getLogger("surefoot.serve")
 
@@ -97,7 +96,9 @@ def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
     scorers = []
     for source in sources:
         if source.vllm is None:
-            scorer = surefoot.load(source.place, **source.options)
+            from surefoot.scoring.loading import load
+
+            scorer = load(source.place, **source.options)
         else:
             from surefoot.scoring.vllm import scorer_on_vllm
 
@@ -215,7 +216,7 @@ def _worker(plan: Plan, listener: socket.socket, address: str, loaded: Event) ->
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _serve_here(plan, listener, address, loaded)
-    except surefoot.SurefootError as error:
+    except SurefootError as error:
         logger.error("%s", error)
         raise SystemExit(2) from error
 

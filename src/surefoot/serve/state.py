@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Iterable
 
-from surefoot import Scorer
 from surefoot.errors import OptionError
+from surefoot.scoring.scorer import Scorer
 from surefoot.serve.metrics import Gauge, Labels, Metrics
 from surefoot.serve.model_service import Service
 from surefoot.serve.scheduler import Slice

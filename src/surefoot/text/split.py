@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from surefoot.core.options import SPLIT_RULES
 from surefoot.core.solution import Solution, Span, Step
 from surefoot.errors import InputError, OptionError
 from surefoot.text.answers import (
@@ -24,7 +25,6 @@ from surefoot.text.answers import (
     step_labels,
 )
 
-SPLIT_RULES = ("auto", "steps", "paragraphs", "lines")
 _BARE_TAG = re.compile(r"</?(?:think|reasoning|solution|answer)>", re.IGNORECASE)
 
 

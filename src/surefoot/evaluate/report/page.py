@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
 
-import surefoot
+from surefoot._version import __version__
 from surefoot.display.html import BUCKETS, clean, colour, escape, style_sheet
 from surefoot.evaluate.report.content import Card, Content, Panel, Table
 
@@ -44,7 +44,7 @@ def page(content: Content) -> str:
         _panels("Tables", tables),
         _list(content),
         "</main>",
-        f"<footer>{escape(content.source)} Made by surefoot {escape(surefoot.__version__)}.</footer>",
+        f"<footer>{escape(content.source)} Made by surefoot {escape(__version__)}.</footer>",
         f'<script type="application/json" id="data">{_data(content)}</script>',
         f"<script>{script}</script></body></html>\n",
     ]

@@ -33,6 +33,7 @@ import surefoot
 from rollouts import Group, load_groups
 from surefoot.core.prompt import Prompt
 from surefoot.engine.trie import build_trie
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
 
 SIZES_HALF_B = {
@@ -107,7 +108,7 @@ def prefixes(solutions: list[list[str]], branches: int = 8) -> Iterator[list[lis
 def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
     dtype = getattr(torch, options.dtype)
     plain = Plain(folder, dtype)
-    ours = surefoot.load(folder, dtype=options.dtype, device="cpu", compile=options.compile)
+    ours = load_local(folder, dtype=options.dtype, device="cpu", compile=options.compile)
     limit = MatmulLimit(plain)
 
     def rendered(group: Group) -> list[Prompt]:
@@ -133,7 +134,7 @@ def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
         "search: surefoot session": search,
     }
     if options.int8:
-        small = surefoot.load(folder, quantize="int8", device="cpu")
+        small = load_local(folder, quantize="int8", device="cpu")
         ways["surefoot, int8"] = lambda group: small.score_many([(group[0], steps) for steps in group[1]])
     if options.with_vllm:
         from vllm_scorer import VllmScorer
@@ -145,7 +146,7 @@ def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
 
 def measure(folder: Path, groups: list[Group], options: argparse.Namespace) -> None:
     ways = ways_to_score(folder, options)
-    counter = surefoot.load(folder, device="cpu")
+    counter = load_local(folder, device="cpu")
     tokens = [sum(result.tokens for result in _dry(counter, group)) for group in groups]
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for name, way in ways.items():
@@ -171,7 +172,7 @@ def _dry(scorer: surefoot.Scorer, group: Group) -> list[surefoot.SolutionScore]:
     """Results without a forward pass, for their token counts."""
     none = torch.empty(0, 896)
     items = [(group[0], steps) for steps in group[1]]
-    return scorer.score_with(lambda prompts: [none for _ in prompts], items, split="auto", closing=True, system=None)
+    return scorer.pipeline.run(lambda prompts: [none for _ in prompts], items)
 
 
 def report(seconds: dict[str, list[float]], tokens: list[int]) -> None:
@@ -214,7 +215,7 @@ def growth(folder: Path, options: argparse.Namespace) -> None:
 
 def stream(folder: Path, options: argparse.Namespace) -> None:
     groups = load_groups(options.rollouts, options.stream // 32, 32)
-    scorer = surefoot.load(folder, device="cpu")
+    scorer = load_local(folder, device="cpu")
     items = ((question, steps) for question, solutions in groups for steps in solutions)
     scorer.score(groups[0][0], groups[0][1][0])
     start = time.perf_counter()

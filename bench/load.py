@@ -24,9 +24,9 @@ from typing import Any
 
 import httpx
 
-import surefoot
 from serve import check, service
 from surefoot.families.qwen import MARKER
+from surefoot.scoring.local import load_local
 
 POOL = 400
 HOSTILE = 0.05
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--model", default="mini")
     options = parser.parse_args()
     pool = solutions(POOL)
-    expected = [result.step_scores for result in surefoot.load(options.model).score_many(pool)]
+    expected = [result.step_scores for result in load_local(options.model).score_many(pool)]
     with service(options.model) as (url, pid):
         load = Load(url, pool, expected)
         marks = []

@@ -20,6 +20,7 @@ import transformers
 
 import surefoot
 from surefoot.families.mini import FOLDER
+from surefoot.scoring.local import load_local
 
 QUESTION = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. She spends $9 on flour. What is left?"
 STEPS = [
@@ -42,7 +43,7 @@ def timed(count: int, work: object) -> str:
 
 def drift(whole: Path, rows: list[dict[str, object]]) -> None:
     items = [(str(row["problem"]), [str(step) for step in row["steps"]]) for row in rows]  # type: ignore[attr-defined]
-    stored, full = (surefoot.load(model).score_many(items) for model in ("mini", whole))
+    stored, full = (load_local(model).score_many(items) for model in ("mini", whole))
     pairs = [
         (a, b)
         for one, other in zip(stored, full, strict=True)
@@ -68,7 +69,7 @@ def main() -> None:
     print(f"on disk: {size / 1e6:.1f} MB; torch {torch.__version__}, transformers {transformers.__version__}")
     print(f"first load (with what torch and transformers import lazily): {timed(1, surefoot.load)}")
     print(f"load: {timed(options.repeats, surefoot.load)}")
-    scorer = surefoot.load()
+    scorer = load_local()
     print(f"a four-step solution: {timed(options.repeats, lambda: scorer.score(QUESTION, STEPS))}")
     if options.whole and options.data:
         drift(options.whole, json.loads(options.data.read_text()))

@@ -31,6 +31,7 @@ import httpx
 import surefoot
 from engine import SIZES_HALF_B
 from rollouts import load_groups
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
 
 Item = tuple[str, list[str]]
@@ -118,7 +119,7 @@ def main() -> None:
         folder = options.model
         if options.layers:
             folder = write_qwen_checkpoint(Path(place), **{**SIZES_HALF_B, "num_hidden_layers": options.layers})
-        scorer = surefoot.load(folder)
+        scorer = load_local(folder)
         results = scorer.score_many(items)
         expected = [result.step_scores for result in results]
         tokens = sum(result.tokens for result in results)
@@ -144,11 +145,10 @@ def main() -> None:
             "latency p99, seconds": f"{statistics.quantiles(waits, n=100)[98]:.3g}",
         }
         if options.with_vllm:
-            from surefoot.scoring.vllm import scorer_on_vllm
             from vllm_server import vllm_server
 
             with vllm_server(folder) as address:
-                remote = scorer_on_vllm(address, folder)
+                remote = surefoot.load(f"vllm+{address}", tokenizer=folder)
                 remote.score_many(items)
                 rounds = []
                 for _ in range(options.repeats):

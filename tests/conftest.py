@@ -8,6 +8,7 @@ import pytest
 
 import surefoot
 from surefoot.families import PromptTokenizer
+from surefoot.scoring.local import load_local
 from surefoot.testing import qwen_tokenizer_json, write_qwen_checkpoint
 
 
@@ -18,13 +19,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def scorer(checkpoint: Path) -> surefoot.Scorer:
-    return surefoot.load(checkpoint)
+    return load_local(checkpoint)
 
 
 @pytest.fixture(scope="session")
 def mini() -> surefoot.Scorer:
     """The embedded model: slower than the small checkpoint, but it has a judgement."""
-    return surefoot.load()
+    return load_local()
 
 
 @pytest.fixture(scope="session")

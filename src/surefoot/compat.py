@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from surefoot.core import aggregation
+from surefoot.core.options import ReadOptions
 from surefoot.core.result import NO_STEPS, SolutionScore
 from surefoot.families.qwen import MARKER, SYSTEM
 from surefoot.text.answers import NUMBER, closing_text, counted_amount, find_answer
@@ -87,7 +88,7 @@ class ProcessRewardScorer:
         pairs = [(item["question"].strip(), extract_prm_steps(item["solution"])) for item in items]
         # A family that knows no system message is asked without one, unless the caller brought one.
         system = None if system_prompt == DEFAULT_SYSTEM_PROMPT else system_prompt
-        return [self._as_dict(result) for result in self._scorer.score_stream(pairs, system=system)]
+        return [self._as_dict(result) for result in self._scorer.score_stream(pairs, ReadOptions(system=system))]
 
     def _as_dict(self, result: SolutionScore) -> dict[str, Any]:
         scores = result.step_scores

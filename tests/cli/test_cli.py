@@ -22,6 +22,7 @@ from surefoot.cli.main import main
 from surefoot.cli.score import BATCH
 from surefoot.display.terminal import show
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.scoring.local import load_local
 
 QUESTION = "Tom has 3 bags of 4 apples. How many apples?"
 SOLUTION = "Step 1: There are 3 bags.\nStep 2: 3 * 4 = 12.\nFinal Answer: 12"
@@ -80,13 +81,13 @@ def test_a_file_in_order_with_its_bad_lines(
         None,
         "Line 2 is not JSON: Expecting value: line 1 column 1 (char 0)",
         None,
-        "Line 5: expected `solution` as text, or `steps` as a list of texts",
-        "Line 6: expected an object with `question` as text",
-        "Line 7: expected `solution` as text, or `steps` as a list of texts",
+        "Line 5: The object has neither `solution` nor `steps`. Give one of them.",
+        "Line 6: The question is int, not a string.",
+        "Line 7: Step 0 of the list is of type int; every step must be a str.",
         "The solution has no steps.",
         rows[7]["reason"],
     ]
-    assert rows[7]["reason"].startswith("Line 9: The question of item 9 holds half of a surrogate pair")
+    assert rows[7]["reason"].startswith("Line 9: The question contains half of a surrogate pair")
     found = [surefoot.SolutionScore.from_dict(row) for row in rows]
     assert {frozenset(row) for row in rows} == {frozenset(rows[0])}
     assert [result.status == "scored" for result in found] == [row["reason"] is None for row in rows]
@@ -296,12 +297,12 @@ def test_bars_marks_and_colour(scorer: surefoot.Scorer) -> None:
 
 
 def test_what_was_not_scored_is_shown(checkpoint: Path) -> None:
-    cut = surefoot.load(checkpoint, max_tokens=340).score(CARD_QUESTION, "Preamble.\nStep 1: <extra_0>\nStep 2:")
+    cut = load_local(checkpoint, max_tokens=340).score(CARD_QUESTION, "Preamble.\nStep 1: <extra_0>\nStep 2:")
     text = show(cut)
     assert "note: 9 characters belong to no step" in text
     assert "note: 1 empty steps were dropped" in text
     assert "note: The solution contains '<extra_0>'" in text
-    long = show(surefoot.load(checkpoint, max_tokens=340).score(CARD_QUESTION, CARD_STEPS))
+    long = show(load_local(checkpoint, max_tokens=340).score(CARD_QUESTION, CARD_STEPS))
     assert "over_length" in long
     assert "mean none" in long
     assert "2 of 4 steps end past the limit" in long

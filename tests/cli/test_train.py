@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import surefoot
 from surefoot.cli.main import main
 from surefoot.cli.train import _source
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_base
 from surefoot.train.run_log import read_log
 
@@ -45,7 +45,7 @@ def test_from_files_to_a_model(
     assert "Trained 4 steps. Load it with surefoot.load(" in out
     assert "best_f1" in out
     assert "10 examples share a question with the held-out files; left out." in caplog.text
-    assert surefoot.load(data / "out").score("q", ["a"]).status == "scored"
+    assert load_local(data / "out").score("q", ["a"]).status == "scored"
     assert len([row for row in read_log(data / "out" / "log.jsonl") if "rate" in row]) == 4
 
 

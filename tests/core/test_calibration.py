@@ -19,6 +19,7 @@ from surefoot.core.calibration import Calibration, FittedOn, Isotonic, Logistic,
 from surefoot.display.terminal import show
 from surefoot.errors import CalibrationError, OptionError
 from surefoot.scoring.check import check
+from surefoot.scoring.local import load_local
 from surefoot.scoring.score_cache import ScoreCache
 
 QUESTION = "What is 2 + 3 * 4?"
@@ -39,7 +40,7 @@ def file(scorer: surefoot.Scorer, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def calibrated(checkpoint: Path, file: Path) -> surefoot.Scorer:
-    return surefoot.load(checkpoint, calibration=file)
+    return load_local(checkpoint, calibration=file)
 
 
 @pytest.mark.parametrize("found", MAPS, ids=str)
@@ -63,7 +64,7 @@ def test_every_verb_is_calibrated(scorer: surefoot.Scorer, calibrated: surefoot.
     for result in results:
         assert [step.raw for step in result.steps] == pytest.approx(raw.step_scores, abs=1e-5)
         assert result.step_scores == [MAPS[0](step.raw) for step in result.steps if step.raw is not None]
-        assert result.calibration == calibrated.calibration.name  # type: ignore[union-attr]
+        assert result.calibration == calibrated.calibration
         assert result.mean != pytest.approx(raw.mean, abs=1e-3)
     assert f"calibrated: {results[0].calibration}" in show(results[0])
     assert raw.calibration is None
@@ -71,7 +72,7 @@ def test_every_verb_is_calibrated(scorer: surefoot.Scorer, calibrated: surefoot.
 
 
 def test_no_score_stays_no_score(calibrated: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrated, "max_tokens", 60)
+    monkeypatch.setattr(calibrated, "pipeline", replace(calibrated.pipeline, max_tokens=60))
     result = calibrated.score(QUESTION, ["word " * 80])
     assert (result.steps[0].score, result.steps[0].raw) == (None, None)
     stream = list(calibrated.score_stream([(3, "x")]))  # type: ignore[list-item]
@@ -83,10 +84,11 @@ def test_the_cache_holds_raw_scores(
 ) -> None:
     """One model with this calibration, with none and with another shares its entries."""
     with ScoreCache(tmp_path / "scores.sqlite") as cache:
-        first = calibrated.score_many([(QUESTION, STEPS)], cache=cache)[0]
-        raw = scorer.score_many([(QUESTION, STEPS)], cache=cache)[0]
-        monkeypatch.setattr(calibrated, "calibration", calibration(scorer, MAPS[2]))
-        third = calibrated.score_many([(QUESTION, STEPS)], cache=cache)[0]
+        first = calibrated.with_cache(cache).score_many([(QUESTION, STEPS)])[0]
+        raw = scorer.with_cache(cache).score_many([(QUESTION, STEPS)])[0]
+        other = replace(calibrated.pipeline, calibration=calibration(scorer, MAPS[2]))
+        monkeypatch.setattr(calibrated, "pipeline", other)
+        third = calibrated.with_cache(cache).score_many([(QUESTION, STEPS)])[0]
         assert (cache.hits, cache.misses) == (2, 1)
     stored = [step.raw for step in first.steps]
     assert raw.step_scores == stored == [step.raw for step in third.steps]
@@ -96,12 +98,12 @@ def test_the_cache_holds_raw_scores(
 def test_another_model_is_refused(checkpoint: Path, scorer: surefoot.Scorer, file: Path) -> None:
     strange = replace(calibration(scorer), model="another", fingerprint="f" * 64)
     with pytest.raises(CalibrationError, match=r"fitted on another .* Fit one with `surefoot calibrate`"):
-        surefoot.load(checkpoint, calibration=strange)
+        load_local(checkpoint, calibration=strange)
     with pytest.raises(CalibrationError, match="ready-made scores"):
-        surefoot.load(checkpoint, calibration=replace(strange, fingerprint=None))
+        load_local(checkpoint, calibration=replace(strange, fingerprint=None))
     with pytest.raises(CalibrationError, match="type and quantisation count"):
-        surefoot.load(checkpoint, dtype="bfloat16", calibration=file)
-    allowed = surefoot.load(checkpoint, calibration=strange.for_any_model())
+        load_local(checkpoint, dtype="bfloat16", calibration=file)
+    allowed = load_local(checkpoint, calibration=strange.for_any_model())
     assert allowed.score(QUESTION, STEPS).calibration == strange.name
 
 

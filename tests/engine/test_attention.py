@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import surefoot
 from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
 from surefoot.engine.trie import build_trie
 from surefoot.errors import OptionError
+from surefoot.scoring.local import load_local
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 groups = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=10), min_size=1, max_size=8)
@@ -94,8 +94,8 @@ def test_flash_attention_is_called_as_documented(checkpoint: Path, monkeypatch: 
     module.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flash_attn", module)
     monkeypatch.setattr(attention, "_flash_obstacle", lambda device, dtype: None)
-    flash = surefoot.load(checkpoint, attention="flash_attention_2")
-    plain = surefoot.load(checkpoint)
+    flash = load_local(checkpoint, attention="flash_attention_2")
+    plain = load_local(checkpoint)
     items = [("one", ["1 + 1 = 2", "so 2"]), ("two", ["2 + 2 = 4"]), ("one", ["1 + 1 = 3"])]
     for found, expected in zip(flash.score_many(items), plain.score_many(items), strict=True):
         assert found.step_scores == pytest.approx(expected.step_scores, abs=1e-5)

@@ -15,6 +15,7 @@ import surefoot
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.errors import CheckpointError
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
 
 SIZES: dict[str, Any] = {"vocab_size": 300, "hidden_size": 64}
@@ -88,8 +89,8 @@ def test_shards_are_all_looked_at(tmp_path: Path) -> None:
 
 
 def test_a_scorer_has_one(checkpoint: Path, scorer: surefoot.Scorer) -> None:
-    again = surefoot.load(checkpoint)
-    half = surefoot.load(checkpoint, dtype=torch.bfloat16)
+    again = load_local(checkpoint)
+    half = load_local(checkpoint, dtype=torch.bfloat16)
     assert scorer.fingerprint == again.fingerprint
     assert half.fingerprint != scorer.fingerprint
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import surefoot
 from helpers.small import states, words, write
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.errors import CheckpointError, LoadError, OptionError
+from surefoot.scoring.local import load_local
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4.", "The answer is: 4"]
 
@@ -52,7 +52,7 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("settings", [{}, {"use_rslora": True, "r": 4}, {"target_modules": "all-linear"}])
 def test_scores_are_those_of_the_model_merged_by_peft(base: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
     peft = make_adapter(base, tmp_path / "Math-psa", **settings)
-    scorer = surefoot.load(tmp_path / "Math-psa")
+    scorer = load_local(tmp_path / "Math-psa")
     assert scorer.family.name == "math-psa"
     prompt = scorer.family.render(scorer.tokenizer, QUESTION, STEPS)
     merged = peft.merge_and_unload().eval()
@@ -69,11 +69,11 @@ def test_the_base_can_be_named(base: Path, adapter: Path, tmp_path: Path) -> Non
     settings = json.loads((moved / "adapter_config.json").read_text())
     (moved / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": "/not/here"}))
     with pytest.raises(LoadError, match=r"base of the LoRA weights .* was not opened.*base="):
-        surefoot.load(moved)
-    expected = surefoot.load(adapter).score(QUESTION, STEPS).step_scores
-    assert surefoot.load(moved, base=base).score(QUESTION, STEPS).step_scores == expected
+        load_local(moved)
+    expected = load_local(adapter).score(QUESTION, STEPS).step_scores
+    assert load_local(moved, base=base).score(QUESTION, STEPS).step_scores == expected
     with pytest.raises(OptionError, match="is a whole model"):
-        surefoot.load(base, base=base, family="math-psa")
+        load_local(base, base=base, family="math-psa")
 
 
 def test_its_own_fingerprint(base: Path, adapter: Path, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_head_that_was_trained_whole_is_taken_whole(base: Path, tmp_path: Path
     model = AutoModelForTokenClassification.from_pretrained(base, num_labels=2, dtype=torch.float32)
     peft = get_peft_model(model, LoraConfig(task_type="TOKEN_CLS", target_modules=["q_proj"], init_lora_weights=False))
     peft.save_pretrained(tmp_path / "prm")
-    scorer = surefoot.load(tmp_path / "prm", family="trl")
+    scorer = load_local(tmp_path / "prm", family="trl")
     prompt = scorer.family.render(scorer.tokenizer, QUESTION, STEPS)
     with torch.no_grad():
         logits = peft.eval()(torch.tensor([prompt.ids])).logits[0, list(prompt.reads)]
@@ -114,7 +114,7 @@ def test_other_adapters_are_refused(adapter: Path, tmp_path: Path, change: dict[
     settings = json.loads((copy / "adapter_config.json").read_text())
     (copy / "adapter_config.json").write_text(json.dumps(settings | change))
     with pytest.raises(CheckpointError, match=message):
-        surefoot.load(copy)
+        load_local(copy)
 
 
 def test_tensors_without_a_place_are_named(adapter: Path, tmp_path: Path) -> None:
@@ -123,13 +123,13 @@ def test_tensors_without_a_place_are_named(adapter: Path, tmp_path: Path) -> Non
     name = next(name for name in tensors if "lora_A" in name)
     save_file({**tensors, "base_model.model.odd.weight": torch.zeros(1)}, copy / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match=r"odd\.weight, which is neither"):
-        surefoot.load(copy)
+        load_local(copy)
     save_file({key: value for key, value in tensors.items() if key != name}, copy / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match="one is missing"):
-        surefoot.load(copy)
+        load_local(copy)
     save_file({**tensors, name: torch.zeros(8, 5)}, copy / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match="Check that it is the right base"):
-        surefoot.load(copy)
+        load_local(copy)
     (copy / "adapter_model.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"no adapter_model\.safetensors"):
-        surefoot.load(copy)
+        load_local(copy)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import surefoot
 from surefoot.engine.packed_weights import GROUP, LARGEST, can_pack, pack, unpack
 from surefoot.errors import CheckpointError, OptionError
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
 
 
@@ -67,7 +67,7 @@ def test_a_packed_checkpoint_scores_like_one_with_the_rounded_weights(tmp_path: 
     save_file(stored, packed / "model.safetensors")
     save_file(plain, rounded / "model.safetensors")
     question, steps = "What is 2 + 3?", ["2 + 3 = 5.", "The answer is 5."]
-    a, b = surefoot.load(packed), surefoot.load(rounded)
+    a, b = load_local(packed), load_local(rounded)
     assert a.score(question, steps).step_scores == b.score(question, steps).step_scores
     assert a.fingerprint != b.fingerprint
 
@@ -79,5 +79,5 @@ def test_half_of_a_packed_tensor_is_not_a_tensor(tmp_path: Path) -> None:
     tensors[f"{name}.codes"], _ = pack(tensors.pop(name), 8)
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=rf"missing: {name}.*not expected: {name}.codes"):
-        surefoot.load(folder)
+        load_local(folder)
     assert json.loads((folder / "config.json").read_text())

@@ -19,6 +19,7 @@ from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.errors import CheckpointError, LoadError, MissingDependencyError, OptionError
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
 
 Tensors = dict[str, torch.Tensor]
@@ -47,12 +48,12 @@ def card_scores(scorer: surefoot.Scorer) -> list[float]:
 def test_one_file_and_shards_give_the_same_scores(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
     sharded = write_qwen_checkpoint(tmp_path / "sharded", shards=3)
     assert len(list(sharded.glob("model-0000?-of-00003.safetensors"))) == 3
-    assert card_scores(surefoot.load(sharded)) == card_scores(scorer)
+    assert card_scores(load_local(sharded)) == card_scores(scorer)
 
 
 def test_weights_stored_in_bfloat16_are_computed_in_float32(tmp_path: Path) -> None:
     folder = write_qwen_checkpoint(tmp_path / "bf16", dtype="bfloat16")
-    scorer = surefoot.load(folder)
+    scorer = load_local(folder)
     prompt = scorer.family.render(scorer.tokenizer, CARD_QUESTION, CARD_STEPS)
     assert card_scores(scorer) == pytest.approx(Reference(folder).scores(prompt), abs=1e-5)
 
@@ -75,19 +76,19 @@ def test_tensors_that_do_not_fit_are_named(
     checkpoint: Path, tmp_path: Path, change: Callable[[Tensors], object], message: str
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
-        surefoot.load(altered(checkpoint, tmp_path / "altered", change))
+        load_local(altered(checkpoint, tmp_path / "altered", change))
 
 
 def test_the_unused_language_head_may_be_absent(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
     folder = altered(checkpoint, tmp_path / "headless", lambda tensors: tensors.pop("lm_head.weight"))
-    assert card_scores(surefoot.load(folder)) == card_scores(scorer)
+    assert card_scores(load_local(folder)) == card_scores(scorer)
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     folder = write_qwen_checkpoint(tmp_path / "sharded", shards=2)
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"lacks model-00002-of-00002\.safetensors"):
-        surefoot.load(folder)
+        load_local(folder)
 
 
 def test_a_truncated_file_is_named(checkpoint: Path, tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_truncated_file_is_named(checkpoint: Path, tmp_path: Path) -> None:
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CheckpointError, match=r"model\.safetensors is not a whole safetensors file"):
-        surefoot.load(folder)
+        load_local(folder)
 
 
 def pickled(checkpoint: Path, folder: Path, shards: int = 1) -> Path:
@@ -118,7 +119,7 @@ def test_pickled_weights_give_the_same_scores(
     checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path, shards: int
 ) -> None:
     folder = pickled(checkpoint, tmp_path / "pickled", shards)
-    found = surefoot.load(folder)
+    found = load_local(folder)
     assert card_scores(found) == card_scores(scorer)
     assert found.fingerprint != scorer.fingerprint
 
@@ -138,20 +139,20 @@ def test_pickles_of_another_kind_are_refused(checkpoint: Path, tmp_path: Path) -
     for content, message in (([1, 2], "not a table of tensors"), ({"a": 1}, "not a table of tensors")):
         torch.save(content, folder / "pytorch_model.bin")
         with pytest.raises(CheckpointError, match=message):
-            surefoot.load(folder)
+            load_local(folder)
     (folder / "pytorch_model.bin").write_bytes(b"nonsense")
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
-        surefoot.load(folder)
+        load_local(folder)
     (folder / "pytorch_model.bin").unlink()
     with pytest.raises(CheckpointError, match=r"no \.safetensors file and no pytorch_model\.bin"):
-        surefoot.load(folder)
+        load_local(folder)
 
 
 def test_a_broken_tokenizer_is_named(checkpoint: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint, tmp_path / "tokenless")
     (folder / "tokenizer.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"No tokenizer could be read.*Copy tokenizer\.json"):
-        surefoot.load(folder)
+        load_local(folder)
 
 
 @pytest.mark.parametrize(
@@ -165,20 +166,20 @@ def test_a_config_of_another_kind_is_refused(
     checkpoint: Path, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
-        surefoot.load(with_config(checkpoint, tmp_path / "other", **changes))
+        load_local(with_config(checkpoint, tmp_path / "other", **changes))
 
 
 def test_the_family_can_be_named(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
     folder = with_config(checkpoint, tmp_path / "other", architectures=["Something"])
-    assert card_scores(surefoot.load(folder, family="qwen")) == card_scores(scorer)
+    assert card_scores(load_local(folder, family="qwen")) == card_scores(scorer)
     with pytest.raises(OptionError, match="family='nope' is not known. The families are: .*mini, qwen"):
-        surefoot.load(folder, family="nope")
+        load_local(folder, family="nope")
 
 
 @pytest.mark.parametrize("theta", [10000.0, 1000000.0])
 def test_rope_and_epsilon_of_the_config_reach_the_model(checkpoint: Path, tmp_path: Path, theta: float) -> None:
     folder = with_config(checkpoint, tmp_path / "rope", rope_theta=theta, rms_norm_eps=1e-3)
-    scorer = surefoot.load(folder)
+    scorer = load_local(folder)
     prompt = scorer.family.render(scorer.tokenizer, CARD_QUESTION, CARD_STEPS)
     assert card_scores(scorer) == pytest.approx(Reference(folder).scores(prompt), abs=1e-5)
     backbone = scorer.engine.backbone
@@ -197,7 +198,7 @@ def test_wrong_rotary_frequencies_are_caught(checkpoint: Path, monkeypatch: pyte
 
     monkeypatch.setattr(modeling_qwen2, "Qwen2RotaryEmbedding", Garbled)
     with pytest.raises(CheckpointError, match="rotary frequencies do not follow from config"):
-        surefoot.load(checkpoint)
+        load_local(checkpoint)
 
 
 def test_rotary_angles_in_low_precision_are_caught(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +213,7 @@ def test_rotary_angles_in_low_precision_are_caught(checkpoint: Path, monkeypatch
 
     monkeypatch.setattr(modeling_qwen2, "Qwen2RotaryEmbedding", Coarse)
     with pytest.raises(CheckpointError, match="Rotary angles lose precision"):
-        surefoot.load(checkpoint)
+        load_local(checkpoint)
 
 
 def test_a_wrong_norm_epsilon_is_caught(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +225,7 @@ def test_a_wrong_norm_epsilon_is_caught(checkpoint: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(modeling_qwen2, "Qwen2RMSNorm", Careless)
     with pytest.raises(CheckpointError, match="norm epsilon 1e-06, but config.json says 1e-05"):
-        surefoot.load(checkpoint)
+        load_local(checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +241,7 @@ def test_broken_files_are_named(checkpoint: Path, tmp_path: Path, file: str, con
     folder = shutil.copytree(checkpoint, tmp_path / "broken")
     (folder / file).write_text(content)
     with pytest.raises(CheckpointError, match=message):
-        surefoot.load(folder)
+        load_local(folder)
 
 
 @pytest.mark.parametrize("name", ["hidden_size", "rms_norm_eps", "max_position_embeddings", "rope_theta"])
@@ -250,7 +251,7 @@ def test_settings_that_are_missing_are_named(checkpoint: Path, tmp_path: Path, n
     del config[name]
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=f"says nothing about '{name}'|has to state '{name}'|wrong shape"):
-        surefoot.load(folder)
+        load_local(folder)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_attention_of_another_kind_is_refused(
     checkpoint: Path, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
-        surefoot.load(with_config(checkpoint, tmp_path / "other", **changes))
+        load_local(with_config(checkpoint, tmp_path / "other", **changes))
 
 
 def test_a_tensor_that_vanishes_is_named(checkpoint: Path, tmp_path: Path) -> None:
@@ -286,16 +287,16 @@ def test_an_older_tokenizer_is_converted(checkpoint: Path, scorer: surefoot.Scor
     added = {str(token["id"]): {k: v for k, v in token.items() if k != "id"} for token in layout["added_tokens"]}
     settings = {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": added}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    assert card_scores(surefoot.load(folder)) == card_scores(scorer)
+    assert card_scores(load_local(folder)) == card_scores(scorer)
 
 
 def test_what_is_not_a_model(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="neither a folder here nor a hub id"):
         surefoot.load("no such thing")
     with pytest.raises(LoadError, match=r"has no config\.json"):
-        surefoot.load(tmp_path)
+        load_local(tmp_path)
     with pytest.raises(OptionError, match="revision='main' is for models of the hub"):
-        surefoot.load(tmp_path, revision="main")
+        load_local(tmp_path, revision="main")
 
 
 def test_a_hub_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,25 +337,25 @@ def test_a_hub_id_is_downloaded_at_its_revision(checkpoint: Path, monkeypatch: p
         ({"attention": "magic"}, "attention='magic' is not offered"),
         ({"attention": "flash_attention_2", "device": "cpu"}, "flash_attention_2.*needs a CUDA device"),
         ({"compile": "maybe"}, "compile='maybe' is not offered"),
-        ({"compile": True, "quantize": "int8"}, 'compile=True and quantize="int8" do not go together'),
+        ({"compile": True, "quantize": "int8"}, 'compile=True and quantize="int8" exclude each other'),
         ({"max_tokens": 0}, "max_tokens=0 leaves no room"),
     ],
 )
 def test_options_that_cannot_be(checkpoint: Path, options: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        surefoot.load(checkpoint, **options)  # type: ignore[arg-type]
+        load_local(checkpoint, **options)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
 def test_attention_can_be_forced(checkpoint: Path, scorer: surefoot.Scorer, attention: str) -> None:
-    forced = surefoot.load(checkpoint, attention=attention)
+    forced = load_local(checkpoint, attention=attention)
     assert vars(forced.engine.backbone)["config"]._attn_implementation == f"surefoot_{attention}"
     assert card_scores(forced) == pytest.approx(card_scores(scorer), abs=1e-5)
 
 
 def test_loading_says_what_was_loaded(checkpoint: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="surefoot"):
-        surefoot.load(checkpoint)
+        load_local(checkpoint)
     (line,) = [record.message for record in caplog.records if record.message.startswith("Loaded")]
     for part in (str(checkpoint), "family qwen", "float32", "quantisation none", "attention sdpa", "cpu", "GB"):
         assert part in line
@@ -372,7 +373,7 @@ def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: s
         if isinstance(module, torch.nn.Linear):
             packed = quantize_4bit(module.weight.data, quant_type="nf4", compress_statistics=True)
             module.weight.data = dequantize_4bit(*packed)
-    small = surefoot.load(checkpoint, quantize="nf4")
+    small = load_local(checkpoint, quantize="nf4")
     layers = [module for module in small.engine.backbone.modules() if type(module).__name__ == "Linear4bit"]
     assert len(layers) == 2 * 7
     assert all(layer.weight.quant_state.nested for layer in layers)
@@ -392,15 +393,15 @@ def test_nf4_without_bitsandbytes(
 ) -> None:
     monkeypatch.setattr(quantization, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r'pip install "surefoot\[nf4\]"'):
-        surefoot.load(checkpoint, quantize="nf4")
+        load_local(checkpoint, quantize="nf4")
     with caplog.at_level(logging.WARNING, logger="surefoot"):
-        plain = surefoot.load(checkpoint, quantize="nf4", quantize_fallback=True)
+        plain = load_local(checkpoint, quantize="nf4", quantize_fallback=True)
     assert "Loading without quantisation" in caplog.text
     assert card_scores(plain) == card_scores(scorer)
 
 
 def test_int8_is_close_to_float32(checkpoint: Path, scorer: surefoot.Scorer) -> None:
-    small = surefoot.load(checkpoint, quantize="int8")
+    small = load_local(checkpoint, quantize="int8")
     layers = [module for module in small.engine.backbone.modules() if isinstance(module, quantization.Int8Linear)]
     assert len(layers) == 2 * 7
     pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
@@ -433,7 +434,7 @@ def test_half_precision_on_the_cpu_works_or_becomes_float32(
 ) -> None:
     """On a machine that announces AMX without describing it, the first bfloat16 product would end the process."""
     with caplog.at_level(logging.WARNING, logger="surefoot"):
-        half = surefoot.load(checkpoint, dtype="bfloat16")
+        half = load_local(checkpoint, dtype="bfloat16")
     if hardware.runs_on_cpu("bfloat16"):
         assert half.engine.dtype == torch.bfloat16
         assert card_scores(half) == pytest.approx(card_scores(scorer), abs=0.1)
@@ -473,10 +474,10 @@ def test_a_tensor_in_two_files_is_refused(checkpoint: Path, tmp_path: Path) -> N
     copy = shutil.copytree(checkpoint, tmp_path / "copy")
     shutil.copy(copy / "model.safetensors", copy / "model_old.safetensors")
     with pytest.raises(CheckpointError, match=r"model.safetensors and model_old.safetensors .* both hold"):
-        surefoot.load(copy)
+        load_local(copy)
 
 
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
-    scorer = surefoot.load(write_qwen_checkpoint(tmp_path / "small", vocab_size=151_646))
+    scorer = load_local(write_qwen_checkpoint(tmp_path / "small", vocab_size=151_646))
     with pytest.raises(CheckpointError, match="They do not belong together"):
         scorer.score("q", ["a step"])

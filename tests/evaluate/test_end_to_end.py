@@ -23,6 +23,7 @@ from surefoot.cli.main import main
 from surefoot.core.prompt import Prompt
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError
+from surefoot.scoring.local import load_local
 from surefoot.scoring.score_cache import ScoreCache
 
 WORDS = ("We add 2 and 3.", "That gives 5.", "So we have 6 in all.", "Hence x = 7.", "The answer is \\boxed{5}.")
@@ -118,7 +119,7 @@ def test_best_of_n_picks_by_the_models_scores(scorer: surefoot.Scorer) -> None:
 
 
 def test_over_length_is_unscored_not_wrong(checkpoint: Path) -> None:
-    short = surefoot.load(checkpoint, max_tokens=60)
+    short = load_local(checkpoint, max_tokens=60)
     rows = [*bench_rows(4), {**bench_rows(1)[0], "id": "long", "steps": ["word " * 80, "b"], "label": 0}]
     result = evaluate.processbench(short, rows)
     assert result.unscored == 1

@@ -16,6 +16,7 @@ from surefoot.display.html import bucket
 from surefoot.errors import InputError
 from surefoot.evaluate.report import prmbench, processbench
 from surefoot.evaluate.report.content import thresholds
+from surefoot.scoring.local import load_local
 from surefoot.scoring.score_cache import ScoreCache
 
 ROWS: list[dict[str, Any]] = [
@@ -30,13 +31,13 @@ def margins(tmp_path_factory: pytest.TempPathFactory) -> surefoot.Scorer:
     (case,) = (case for case in CASES if case.model.endswith("PURE-PRM-7B"))
     folder = case.make(tmp_path_factory.mktemp("scale") / "PURE-PRM-7B")
     change(folder, lambda tensors: tensors.update({"score.bias": torch.tensor([0.0, 2.0])}))
-    return surefoot.load(folder)
+    return load_local(folder)
 
 
 def test_margins_are_not_calibrated_and_not_even_scored_for_it(margins: surefoot.Scorer, tmp_path: Path) -> None:
     with ScoreCache(tmp_path / "scores") as cache:
         with pytest.raises(InputError, match="on the scale 'margin'. Only probabilities can be calibrated"):
-            evaluate.calibrate(margins, ROWS, cache=cache)
+            evaluate.calibrate(margins.with_cache(cache), ROWS)
         assert cache.misses == 0
 
 

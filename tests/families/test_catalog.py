@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import surefoot
 from helpers.small import CASES
 from surefoot import evaluate
 from surefoot.cli.main import main
@@ -17,6 +16,7 @@ from surefoot.display.terminal import show
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.families import CATALOG, FAMILIES, find_family, find_in_catalog, with_options
 from surefoot.scoring.check import check
+from surefoot.scoring.local import load_local
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]
 
@@ -76,12 +76,12 @@ def test_what_cannot_be_told_is_asked_for() -> None:
 
 
 def test_options_reach_the_model(pure: Path) -> None:
-    one = surefoot.load(pure)
-    other = surefoot.load(pure, family_options={"separator": "\n\n"})
+    one = load_local(pure)
+    other = load_local(pure, family_options={"separator": "\n\n"})
     assert one.score(QUESTION, STEPS).step_scores != other.score(QUESTION, STEPS).step_scores
     assert one.fingerprint != other.fingerprint
     with pytest.raises(OptionError, match="no option 'seperator'"):
-        surefoot.load(pure, family_options={"seperator": "\n"})
+        load_local(pure, family_options={"seperator": "\n"})
 
 
 def test_models_lists_the_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +121,7 @@ def test_check_compares_every_published_example(tmp_path: Path, capsys: pytest.C
     text = capsys.readouterr().out
     assert text.count("DO NOT AGREE") == 2
     assert "0.0240" in text
-    scorer = surefoot.load(folder)
+    scorer = load_local(folder)
     report = check(scorer)
     assert [each.golden.scores[-1] for each in report.comparisons if each.golden] == [0.9957, 0.0240]
     assert not report.passed
@@ -141,7 +141,7 @@ def test_goldens_belong_to_known_models(family: Any) -> None:
 
 
 def test_benchmarks_use_the_natural_threshold(pure: Path) -> None:
-    scorer = surefoot.load(pure)
+    scorer = load_local(pure)
     rows = [{"problem": QUESTION, "steps": STEPS, "label": -1, "split": "gsm8k"}]
     result = evaluate.processbench(scorer, rows, draws=0)
     assert result.threshold == 0.0

@@ -16,6 +16,7 @@ from helpers.small import CASES, Case, change
 from surefoot.core.solution import Solution
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.families import FAMILIES, find_in_catalog
+from surefoot.scoring.local import load_local
 
 QUESTION = "Ann has 3 apples and buys 4 more. How many has she?"
 STEPS = ["She starts with 3 apples.", "She buys 4, so 3 + 4 = 7.", "The answer is 7"]
@@ -28,7 +29,7 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A checkpoint in a folder that has the model's name, loaded by that name alone."""
     case: Case = request.param
     folder = case.make(tmp_path_factory.mktemp("family") / case.model.rsplit("/", 1)[1])
-    yield case, folder, surefoot.load(folder)
+    yield case, folder, load_local(folder)
     shutil.rmtree(folder)
 
 
@@ -107,10 +108,10 @@ def test_a_missing_tensor_and_one_too_many_are_named(loaded: Loaded, tmp_path: P
     kept: list[torch.Tensor] = []
     change(copy, lambda tensors: kept.append(tensors.pop(name)))
     with pytest.raises(CheckpointError, match=f"missing: {name}"):
-        surefoot.load(copy)
+        load_local(copy)
     change(copy, lambda tensors: tensors.update({name: kept[0], "another.head": torch.zeros(2)}))
     with pytest.raises(CheckpointError, match="not expected: another.head"):
-        surefoot.load(copy)
+        load_local(copy)
 
 
 def test_another_family_gives_an_error_and_no_number(loaded: Loaded, tmp_path: Path) -> None:
@@ -118,17 +119,17 @@ def test_another_family_gives_an_error_and_no_number(loaded: Loaded, tmp_path: P
     for other in FAMILIES.values():
         if other.name != case.name:
             with pytest.raises(OptionError, match=f"is known as a model of the family '{case.name}'"):
-                surefoot.load(folder, family=other.name)
+                load_local(folder, family=other.name)
     anonymous = tmp_path / "any name"
     anonymous.symlink_to(folder, target_is_directory=True)
     options = find_in_catalog(case.model)[0].options
-    named = surefoot.load(anonymous, family=case.name, family_options=options)
+    named = load_local(anonymous, family=case.name, family_options=options)
     assert named.score(QUESTION, STEPS).step_scores == scorer.score(QUESTION, STEPS).step_scores
     # What has a head of its own is told by its tensors, under any name.
     for wrong in ("qwen", "skywork", "trl", "reasoneval", "actprm"):
         if wrong != case.name:
             with pytest.raises(CheckpointError):
-                surefoot.load(anonymous, family=wrong)
+                load_local(anonymous, family=wrong)
 
 
 def test_a_stored_score_is_the_same(loaded: Loaded, tmp_path: Path) -> None:
@@ -137,10 +138,10 @@ def test_a_stored_score_is_the_same(loaded: Loaded, tmp_path: Path) -> None:
     *_, scorer = loaded
     with ScoreCache(tmp_path / "scores.sqlite") as cache:
         items = [(QUESTION, STEPS), (QUESTION, []), (QUESTION, STEPS[:1])]
-        first = scorer.score_many(items, cache=cache)
+        first = scorer.with_cache(cache).score_many(items)
         assert cache.misses
         before = cache.misses
-        again = scorer.score_many(items, cache=cache)
+        again = scorer.with_cache(cache).score_many(items)
         assert cache.misses == before
         assert [result.step_scores for result in again] == [result.step_scores for result in first]
         assert [step.spread for step in again[0].steps] == [step.spread for step in first[0].steps]
@@ -150,7 +151,7 @@ def test_a_solution_that_is_too_long_keeps_its_first_steps(loaded: Loaded) -> No
     _, folder, scorer = loaded
     whole = scorer.score(QUESTION, STEPS)
     short = scorer.family.prompts(scorer.tokenizer, QUESTION, STEPS[:1])[0].cut(10**9)
-    limited = surefoot.load(folder, max_tokens=len(short.ids))
+    limited = load_local(folder, max_tokens=len(short.ids))
     result = limited.score(QUESTION, STEPS)
     assert [step.status for step in result.steps] == ["scored", "over_length", "over_length"]
     assert result.step_scores[0] == pytest.approx(whole.step_scores[0], abs=1e-5)

@@ -14,6 +14,7 @@ from helpers.small import plain, states, write
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError
 from surefoot.families.implicit import Implicit
+from surefoot.scoring.local import load_local
 from surefoot.scoring.score_cache import ScoreCache
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4.", "The answer is: 4"]
@@ -31,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scorer(model: Path, reference: Path) -> surefoot.Scorer:
-    return surefoot.load(model, family_options={"reference": str(reference), "coefficient": 1.0})
+    return load_local(model, family_options={"reference": str(reference), "coefficient": 1.0})
 
 
 def log_probabilities(folder: Path, prompt: Prompt) -> torch.Tensor:
@@ -56,7 +57,7 @@ def test_sums_and_increments(model: Path, reference: Path, scorer: surefoot.Scor
     sums = expected(model, reference, scorer, QUESTION, STEPS)
     assert result.step_scores == pytest.approx(sums, abs=1e-4)
     options = {"reference": str(reference), "coefficient": 0.5, "reading": "increment"}
-    steps = surefoot.load(model, family_options=options).score(QUESTION, STEPS).step_scores
+    steps = load_local(model, family_options=options).score(QUESTION, STEPS).step_scores
     assert steps == pytest.approx([0.5 * (end - start) for start, end in zip([0, *sums], sums, strict=False)], abs=1e-4)
     assert Implicit().coefficient == 0.001
 
@@ -85,8 +86,8 @@ def test_alone_or_together(model: Path, reference: Path, scorer: surefoot.Scorer
     for (question, steps), scores in zip(items, wanted, strict=True):
         assert sessions[question].score([steps])[0].step_scores == pytest.approx(scores, abs=1e-4)
     with ScoreCache(tmp_path / "scores.sqlite") as cache:
-        scorer.score_many(items, cache=cache)
-        for result, scores in zip(scorer.score_many(items, cache=cache), wanted, strict=True):
+        scorer.with_cache(cache).score_many(items)
+        for result, scores in zip(scorer.with_cache(cache).score_many(items), wanted, strict=True):
             assert result.step_scores == pytest.approx(scores, abs=1e-4)
         assert cache.hits >= len(items)
 
@@ -103,7 +104,7 @@ def test_a_session_computes_a_shared_token_once_more_at_most(scorer: surefoot.Sc
 
 
 def test_in_half_precision_the_head_is_half_too(model: Path, reference: Path) -> None:
-    half = surefoot.load(model, dtype="bfloat16", family_options={"reference": str(reference)})
+    half = load_local(model, dtype="bfloat16", family_options={"reference": str(reference)})
     (head,) = half.engine._read.args[1].values()
     assert head.dtype == torch.bfloat16
 
@@ -111,4 +112,4 @@ def test_in_half_precision_the_head_is_half_too(model: Path, reference: Path) ->
 def test_another_vocabulary_is_refused(model: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other", "mistral", "MistralForCausalLM")
     with pytest.raises(CheckpointError, match="another vocabulary"):
-        surefoot.load(model, family_options={"reference": str(other)})
+        load_local(model, family_options={"reference": str(other)})

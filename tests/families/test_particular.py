@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-import surefoot
 from helpers.small import CASES, ensemble, make_llemma, plain, states, write
 from surefoot.display.terminal import show
 from surefoot.errors import CheckpointError
 from surefoot.families.chat import numbered
+from surefoot.scoring.local import load_local
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4."]
 
@@ -25,7 +25,7 @@ def make(model: str, folder: Path) -> Path:
 
 def test_an_ensemble_gives_a_spread(tmp_path: Path) -> None:
     folder = make("ActPRM", tmp_path)
-    scorer = surefoot.load(folder)
+    scorer = load_local(folder)
     result = scorer.score(QUESTION, STEPS)
     prompt = scorer.family.render(scorer.tokenizer, QUESTION, STEPS)
     hidden = states(folder, prompt.ids)[list(prompt.reads)]
@@ -42,7 +42,7 @@ def test_an_ensemble_gives_a_spread(tmp_path: Path) -> None:
 
 
 def test_only_two_rows_of_the_output_layer_are_kept(tmp_path: Path) -> None:
-    scorer = surefoot.load(make("math-shepherd-mistral-7b-prm", tmp_path))
+    scorer = load_local(make("math-shepherd-mistral-7b-prm", tmp_path))
     (head,) = scorer.engine._read.args[1].values()
     assert head.shape == (2, 32)
     assert head.untyped_storage().nbytes() == 2 * 32 * 4
@@ -51,13 +51,13 @@ def test_only_two_rows_of_the_output_layer_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_margin_is_kept_on_its_own_scale(tmp_path: Path) -> None:
-    scorer = surefoot.load(make("PURE-PRM-7B", tmp_path))
+    scorer = load_local(make("PURE-PRM-7B", tmp_path))
     result = scorer.score(QUESTION, STEPS)
     assert result.scale == "margin"
     assert result.product is None
     assert result.natural_threshold == 0.0
     scores = [score for score in result.step_scores if score is not None]
-    plain_scores = surefoot.load(tmp_path / "PURE-PRM-7B", family_options={"margin": False}).score(QUESTION, STEPS)
+    plain_scores = load_local(tmp_path / "PURE-PRM-7B", family_options={"margin": False}).score(QUESTION, STEPS)
     assert plain_scores.scale == "probability"
     assert scores == pytest.approx([2 * (score or 0) - 1 for score in plain_scores.step_scores], abs=1e-6)
     assert result.first_error() == plain_scores.first_error()
@@ -66,29 +66,29 @@ def test_a_margin_is_kept_on_its_own_scale(tmp_path: Path) -> None:
 
 def test_a_language_model_is_no_llemma_prm(tmp_path: Path) -> None:
     folder = make_llemma(tmp_path / "llemma")
-    assert surefoot.load(folder, family="llemma").score(QUESTION, STEPS).status == "scored"
+    assert load_local(folder, family="llemma").score(QUESTION, STEPS).status == "scored"
     other = write(tmp_path / "other", "mistral", "MistralForCausalLM")
     with pytest.raises(CheckpointError, match="looks like a language model"):
-        surefoot.load(other, family="llemma")
-    assert surefoot.load(other, family="llemma", family_options={"constant_head": False}).family.name == "llemma"
+        load_local(other, family="llemma")
+    assert load_local(other, family="llemma", family_options={"constant_head": False}).family.name == "llemma"
 
 
 def test_skywork_from_pickled_weights(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     folder = make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path)
-    expected = surefoot.load(folder).score(QUESTION, STEPS).step_scores
+    expected = load_local(folder).score(QUESTION, STEPS).step_scores
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     # As torch saves a model whose output layer is tied: one storage under two names.
     torch.save({**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]}, folder / "pytorch_model.bin")
-    assert surefoot.load(folder).score(QUESTION, STEPS).step_scores == expected
+    assert load_local(folder).score(QUESTION, STEPS).step_scores == expected
 
 
 def test_a_session_reads_where_it_did_not_read_before(tmp_path: Path) -> None:
     """The same ids, cut into steps in another way: one token has to be read that was only passed before."""
     folder = make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path)
-    scorer = surefoot.load(folder)
+    scorer = load_local(folder)
     together, apart = ["one\ntwo", "three"], ["one", "two", "three"]
     session = scorer.session(QUESTION)
     session.score([together])
@@ -101,7 +101,7 @@ def test_a_session_reads_where_it_did_not_read_before(tmp_path: Path) -> None:
 
 def test_a_session_does_not_take_an_old_score_for_a_new_token(tmp_path: Path) -> None:
     """Slots are used again; what was read in them before is not the score of who has them now."""
-    scorer = surefoot.load(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
+    scorer = load_local(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
     rng = random.Random(0)
     for tokens in (6, 12, 25):
         session = scorer.session("q", max_bytes=tokens * scorer.engine.token_bytes)
@@ -113,7 +113,7 @@ def test_a_session_does_not_take_an_old_score_for_a_new_token(tmp_path: Path) ->
 
 
 def test_only_a_line_break_is_a_line_break(tmp_path: Path) -> None:
-    scorer = surefoot.load(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
+    scorer = load_local(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
     newline = scorer.tokenizer.word("\n")
     for step in ("half is \x0crac{1}{2}", "a\u2028b", "a\x1cb"):
         assert scorer.family.render(scorer.tokenizer, "q", [step]).ids.count(newline) == 2  # its own and the question's
@@ -121,7 +121,7 @@ def test_only_a_line_break_is_a_line_break(tmp_path: Path) -> None:
 
 
 def test_prompts_past_the_limit_are_not_all_written_out(tmp_path: Path) -> None:
-    scorer = surefoot.load(make("Universal-PRM-7B", tmp_path), max_tokens=200)
+    scorer = load_local(make("Universal-PRM-7B", tmp_path), max_tokens=200)
     started = time.process_time()
     result = scorer.score("q", [f"take {number}" for number in range(3_000)])
     assert time.process_time() - started < 20
@@ -139,7 +139,7 @@ def test_blanks_before_a_step_take_no_longer_than_their_length() -> None:
 
 
 def test_prefixes_of_one_solution_share_their_tokens(tmp_path: Path) -> None:
-    scorer = surefoot.load(make("Universal-PRM-7B", tmp_path))
+    scorer = load_local(make("Universal-PRM-7B", tmp_path))
     steps = [f"Step number {number} is short." for number in range(6)]
     session = scorer.session(QUESTION)
     result = session.score([steps])[0]

@@ -18,6 +18,7 @@ import surefoot
 from surefoot.errors import InputError, UnscoredError
 from surefoot.integrations import trl
 from surefoot.integrations.trl import async_reward_function, reward_function
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_base
 
 QUESTION = "What is 2 + 3 * 4?"
@@ -36,7 +37,7 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def short(mini: surefoot.Scorer) -> surefoot.Scorer:
     """The embedded model with room for the question and half of what the policy writes."""
-    return surefoot.load("mini", max_tokens=mini.score(QUESTION, "x").tokens + 68)
+    return load_local("mini", max_tokens=mini.score(QUESTION, "x").tokens + 68)
 
 
 def policy(folder: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import surefoot
-from surefoot.core.result import SolutionScore
+from helpers.counting import Counting
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
 from surefoot.integrations.verifiers import reward_hook, surefoot_rubric
 
@@ -23,18 +23,6 @@ QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
 WRONG = SOLUTION.replace("14", "15")
 INSTALLED = importlib.util.find_spec("verifiers") is not None
-
-
-class Counting:
-    """A real scorer that counts its calls."""
-
-    def __init__(self, scorer: surefoot.Scorer) -> None:
-        self.scorer = scorer
-        self.calls: list[int] = []
-
-    def score_many(self, items: list[Any], **options: Any) -> list[SolutionScore]:
-        self.calls.append(len(items))
-        return self.scorer.score_many(items, **options)
 
 
 class Recorded(SimpleNamespace):

@@ -14,7 +14,8 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 import surefoot
-from surefoot.core.result import SolutionScore
+from helpers.counting import Counting
+from surefoot.core.options import ReadOptions
 from surefoot.errors import InputError, OptionError, UnscoredError
 from surefoot.integrations.verl import comparable, compute_score, compute_score_async
 from surefoot.rewards import source as source_module
@@ -24,18 +25,6 @@ QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
 WRONG = SOLUTION.replace("14", "15")
 KEYS = {"score", "scored", "steps", "surefoot/outcome", "surefoot/min"}
-
-
-class Counting:
-    """A real scorer that counts its calls."""
-
-    def __init__(self, scorer: surefoot.Scorer) -> None:
-        self.scorer = scorer
-        self.calls: list[int] = []
-
-    def score_many(self, items: list[Any], **options: Any) -> list[SolutionScore]:
-        self.calls.append(len(items))
-        return self.scorer.score_many(items, **options)
 
 
 @pytest.fixture
@@ -95,7 +84,7 @@ def test_what_has_no_reward_stops_the_training_unless_its_owner_decides(model: C
 
 def test_options_reach_the_scorer(model: Counting, scorer: surefoot.Scorer) -> None:
     found = compute_score(**asked(SOLUTION) | {"recipe": "min"}, closing=False, system="Think.")
-    expected = scorer.score(QUESTION, SOLUTION, closing=False, system="Think.")
+    expected = scorer.score(QUESTION, SOLUTION, ReadOptions(closing=False, system="Think."))
     assert found["score"] == pytest.approx(expected.min, abs=1e-5)
     assert found["steps"] == len(expected.steps) == 2
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import surefoot
 from helpers.reference import Reference
 from surefoot.engine.trie import Pack, build_trie
+from surefoot.scoring.local import load_local
 
 # Few words: steps of one token, steps and questions that repeat, solutions that continue one another.
 steps = st.lists(st.sampled_from(["so", "one", "1 + 1 = 2", "x", "\n", "。", "the rest"]), min_size=1, max_size=4)
@@ -95,7 +96,7 @@ def test_in_other_formats_within_their_tolerance(
     checkpoint: Path, scorer: surefoot.Scorer, options: dict[str, str], tolerance: float
 ) -> None:
     """Coarser numbers round differently in products of another shape. These bounds are what we promise."""
-    other = surefoot.load(checkpoint, **options)  # type: ignore[arg-type]
+    other = load_local(checkpoint, **options)
     items = [(f"q {n % 5}", ["one", f"two {n}", "1 + 1 = 2", "so 3"][: n % 5]) for n in range(40)]
     together = other.score_many(items)
     drift = [
@@ -126,7 +127,7 @@ def test_from_many_threads_at_once(scorer: surefoot.Scorer) -> None:
 
 def test_a_solution_that_overflows_harms_no_other(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     """One token whose embedding is infinite: only steps that see it are lost, in any company."""
-    broken = surefoot.load(checkpoint)
+    broken = load_local(checkpoint)
     token = scorer.tokenizer.encode(" bomb")[0][0]
     with torch.inference_mode():
         broken.engine.backbone.state_dict()["embed_tokens.weight"][token] = float("inf")
@@ -159,7 +160,7 @@ def test_under_a_trainers_settings(checkpoint: Path, scorer: surefoot.Scorer, ki
 
 def test_compiled(checkpoint: Path, scorer: surefoot.Scorer, caplog: pytest.LogCaptureFixture) -> None:
     """Packs of one fixed shape go through the compiled pass, cut wherever they are full."""
-    compiled = surefoot.load(checkpoint, compile=True)
+    compiled = load_local(checkpoint, compile=True)
     compiled.engine.budget = 64
     items = [(f"q {n // 6}", ["one", f"two {n}", "1 + 1 = 2", "so 3"][: n % 5]) for n in range(30)]
     assert any(len(pack.ids) == 64 and pack.inherited for pack in packs(compiled, items))
@@ -175,7 +176,7 @@ def packs(scorer: surefoot.Scorer, items: list[tuple[str, list[str]]]) -> list[P
 
 @pytest.mark.parametrize("attention", ["eager", "flex"])
 def test_through_every_attention(checkpoint: Path, scorer: surefoot.Scorer, attention: str) -> None:
-    other = surefoot.load(checkpoint, attention=attention)
+    other = load_local(checkpoint, attention=attention)
     items = [("q", ["one", f"two {n}", "three"][: n % 4]) for n in range(12)]
     for found, expected in zip(other.score_many(items), scorer.score_many(items), strict=True):
         assert found.step_scores == pytest.approx(expected.step_scores, abs=1e-5)

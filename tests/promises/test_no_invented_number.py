@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import surefoot
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.rewards.reward import RECIPES
 from surefoot.rewards.token_rewards import FORMS, place
+from surefoot.scoring.local import load_local
 
 AGGREGATES = ("mean", "min", "product", "geometric_mean")
 
@@ -42,7 +42,7 @@ def test_aggregates_of_incomplete_scores_are_none(scores: list[float | None]) ->
 
 @pytest.mark.parametrize("limit", range(1, 460, 37))
 def test_truncation_never_adds_a_number(checkpoint: Path, limit: int) -> None:
-    result = surefoot.load(checkpoint, max_tokens=limit).score(CARD_QUESTION, CARD_STEPS)
+    result = load_local(checkpoint, max_tokens=limit).score(CARD_QUESTION, CARD_STEPS)
     assert len(result.steps) == len(CARD_STEPS)
     for step in result.steps:
         assert (step.score is None) == (step.status != "scored")
@@ -53,7 +53,7 @@ def test_truncation_never_adds_a_number(checkpoint: Path, limit: int) -> None:
 
 @pytest.mark.parametrize("limit", [1, 200, 400])
 def test_a_truncated_solution_has_no_reward(checkpoint: Path, limit: int) -> None:
-    result = surefoot.load(checkpoint, max_tokens=limit).score(CARD_QUESTION, CARD_STEPS)
+    result = load_local(checkpoint, max_tokens=limit).score(CARD_QUESTION, CARD_STEPS)
     assert None in result.step_scores
     offsets = [(at, at + 1) for at in range(result.steps[-1].end)]
     for recipe in RECIPES.values():

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import surefoot
 from surefoot.errors import CheckpointError
+from surefoot.scoring.local import load_local
 
 
 class Trap:
@@ -27,7 +27,7 @@ def test_code_in_the_repository_is_not_imported(checkpoint: Path, tmp_path: Path
     folder = shutil.copytree(checkpoint, tmp_path / "trapped")
     for name in ("modeling_qwen2_rm", "configuration_qwen2_rm", "tokenization"):
         (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').write('code ran')")
-    assert surefoot.load(folder).score("q", ["s"]).status == "scored"
+    assert load_local(folder).score("q", ["s"]).status == "scored"
     assert not (tmp_path / "ran").exists()
 
 
@@ -37,14 +37,14 @@ def test_pickles_that_hold_code_are_refused(checkpoint: Path, tmp_path: Path) ->
     weights = folder / "pytorch_model.bin"
     trap = Trap(tmp_path / "ran")
     weights.write_bytes(pickle.dumps(trap))
-    assert surefoot.load(folder).score("q", ["s"]).status == "scored"
+    assert load_local(folder).score("q", ["s"]).status == "scored"
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="pytorch_model.bin"):
-        surefoot.load(folder)
+        load_local(folder)
     torch.save({**tensors, "more": trap}, weights)
     with pytest.raises(CheckpointError, match="loading it would run code: it is refused"):
-        surefoot.load(folder)
+        load_local(folder)
     assert not (tmp_path / "ran").exists()
     # The trap is real: an unguarded load would have sprung it.
     torch.load(weights, weights_only=False)

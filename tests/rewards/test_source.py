@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import multiprocessing
-import sys
 import threading
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,8 @@ import pytest
 import torch
 
 import surefoot
+from helpers.counting import Counting
+from helpers.serving import served
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, LoadError, OptionError
 from surefoot.integrations.micro_batching import Gather
@@ -26,18 +26,6 @@ from surefoot.rewards.source import Source, find_scorer
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
-
-
-class Counting:
-    """A real scorer that counts its calls."""
-
-    def __init__(self, scorer: surefoot.Scorer) -> None:
-        self.scorer = scorer
-        self.calls: list[int] = []
-
-    def score_many(self, items: Sequence[Any], **options: Any) -> list[SolutionScore]:
-        self.calls.append(len(items))
-        return self.scorer.score_many(items, **options)
 
 
 def test_one_scorer_a_process(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +53,9 @@ def test_compute_reward(checkpoint: Path, scorer: surefoot.Scorer) -> None:
 
 
 def test_options_reach_a_scorer_that_is_loaded_already(scorer: surefoot.Scorer) -> None:
-    how: dict[str, Any] = {"split": "lines", "closing": False, "system": "Think."}
-    expected = scorer.score(QUESTION, SOLUTION, **how)
-    found = surefoot.compute_reward(QUESTION, SOLUTION, model=scorer, recipe="min", **how)
+    options = surefoot.ReadOptions(split="lines", closing=False, system="Think.")
+    expected = scorer.score(QUESTION, SOLUTION, options)
+    found = surefoot.compute_reward(QUESTION, SOLUTION, model=scorer, recipe="min", options=options)
     assert found.value == pytest.approx(expected.min, abs=1e-5)
     assert expected.min != pytest.approx(scorer.score(QUESTION, SOLUTION).min, abs=1e-5)
 
@@ -142,28 +130,19 @@ def test_a_model_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:
         Source(tmp_path / "nothing").rewards([QUESTION], [SOLUTION])
 
 
-def test_an_address_opens_a_client(scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever `surefoot.client.Client` is, it is given the address, once, and then asked to score."""
-    opened: list[str] = []
-
-    def client(address: str) -> Counting:
-        opened.append(address)
-        return Counting(scorer)
-
-    module = ModuleType("surefoot.client")
-    module.Client = client  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "surefoot.client", module)
+def test_an_address_opens_one_client(scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "_shared", {})
-    for _ in range(2):
-        result = Source("http://127.0.0.1:1", "min").rewards([QUESTION], [SOLUTION])[0]
-    assert opened == ["http://127.0.0.1:1"]
+    with served([scorer]) as (url, _):
+        result = Source(url, "min").rewards([QUESTION], [SOLUTION])[0]
+        assert isinstance(Source(url).scorer, surefoot.Client)
+        assert Source(url).scorer is Source(url, "min").scorer
     assert result.value == pytest.approx(scorer.score(QUESTION, SOLUTION).min, abs=1e-5)
 
 
 def test_calls_that_arrive_together_are_answered_together(scorer: surefoot.Scorer) -> None:
     counting = Counting(scorer)
     gather: Gather[str, SolutionScore] = Gather(
-        lambda asked: counting.score_many([(QUESTION, text) for text in asked]), wait=0.2
+        lambda asked: list(counting.score_stream([(QUESTION, text) for text in asked])), wait=0.2
     )
     texts = [SOLUTION.replace("14", str(n)) for n in range(20)]
     found: dict[str, SolutionScore] = {}

@@ -17,9 +17,11 @@ import pytest
 import torch
 
 import surefoot
+from surefoot.core.options import ReadOptions
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CacheError
 from surefoot.scoring import score_cache
+from surefoot.scoring.local import load_local
 from surefoot.scoring.score_cache import WRITE_EVERY, ScoreCache, default_place
 
 ITEMS = [("What is 1 + 1?", ["1 + 1 = 2."]), ("What is 2 + 2?", ["2 + 2 = 4.", "So 4."]), ("What?", [" "])]
@@ -199,15 +201,15 @@ def test_places_that_cannot_be(tmp_path: Path) -> None:
 def test_the_same_results_from_the_cache(scorer: surefoot.Scorer, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = scorer.score_many(ITEMS)
     with ScoreCache(place) as cache:
-        first = scorer.score_many(ITEMS, cache=cache)
+        first = scorer.with_cache(cache).score_many(ITEMS)
         assert (cache.hits, cache.misses) == (0, 3)
 
         def no(*_: object, **__: object) -> list[torch.Tensor]:
             raise AssertionError("computed again")
 
         monkeypatch.setattr(scorer.engine, "scores", no)
-        again = scorer.score_many(ITEMS, cache=cache)
-        streamed = list(scorer.score_stream(ITEMS, cache=cache))
+        again = scorer.with_cache(cache).score_many(ITEMS)
+        streamed = list(scorer.with_cache(cache).score_stream(ITEMS))
     assert [row.step_scores for row in again] == [row.step_scores for row in first]
     assert [row.step_scores for row in streamed] == [row.step_scores for row in first]
     assert [row.reason for row in again] == [row.reason for row in plain]
@@ -217,9 +219,9 @@ def test_the_same_results_from_the_cache(scorer: surefoot.Scorer, place: Path, m
 
 def test_another_dtype_or_system_message_is_computed(checkpoint: Path, scorer: surefoot.Scorer, place: Path) -> None:
     with ScoreCache(place) as cache:
-        scorer.score_many(ITEMS[:1], cache=cache)
-        surefoot.load(checkpoint, dtype="bfloat16").score_many(ITEMS[:1], cache=cache)
-        scorer.score_many(ITEMS[:1], cache=cache, system="Be brief.")
+        scorer.with_cache(cache).score_many(ITEMS[:1])
+        load_local(checkpoint, dtype="bfloat16", cache=cache).score_many(ITEMS[:1])
+        scorer.with_cache(cache).score_many(ITEMS[:1], ReadOptions(system="Be brief."))
         assert (cache.hits, cache.misses) == (0, 3)
 
 

@@ -16,8 +16,10 @@ from safetensors.torch import load_file, save_file
 
 import surefoot
 from helpers.reference import Reference
+from surefoot.core.options import ReadOptions
 from surefoot.errors import InputError, OptionError, SurefootError
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, Qwen
+from surefoot.scoring.local import load_local
 
 QUESTION = "Tom has 3 bags of 4 apples and eats 2. How many are left?"
 SOLUTION = "Let us see.\nStep 1: 3 * 4 = 12 apples.\nStep 2: 12 - 2 = 10.\nFinal Answer: 10\nHope that helps!"
@@ -72,19 +74,19 @@ def test_text_and_its_steps_give_the_same_scores(scorer: surefoot.Scorer) -> Non
     text = scorer.score(QUESTION, SOLUTION)
     steps = scorer.score(QUESTION, [step.text for step in text.steps])
     assert steps.step_scores == text.step_scores
-    bare = scorer.score(QUESTION, SOLUTION, closing=False)
+    bare = scorer.score(QUESTION, SOLUTION, ReadOptions(closing=False))
     assert bare.step_scores == pytest.approx(text.step_scores[:2], abs=1e-5)
 
 
 def test_a_system_message_of_ones_own(scorer: surefoot.Scorer) -> None:
-    own = scorer.score(QUESTION, SOLUTION, system="Be kind.")
+    own = scorer.score(QUESTION, SOLUTION, ReadOptions(system="Be kind."))
     assert own.step_scores != scorer.score(QUESTION, SOLUTION).step_scores
 
 
 @pytest.mark.parametrize("limit", [10, 60, 200, 334, 387, 451, 452])
 def test_over_long_solutions_keep_what_fits(checkpoint: Path, scorer: surefoot.Scorer, limit: int) -> None:
     whole = scorer.score(CARD_QUESTION, CARD_STEPS)
-    result = surefoot.load(checkpoint, max_tokens=limit).score(CARD_QUESTION, CARD_STEPS)
+    result = load_local(checkpoint, max_tokens=limit).score(CARD_QUESTION, CARD_STEPS)
     fits = sum(read < limit for read in (197, 333, 386, 451))
     assert [step.status for step in result.steps] == ["scored"] * fits + ["over_length"] * (4 - fits)
     assert result.step_scores[:fits] == pytest.approx(whole.step_scores[:fits], abs=1e-5)
@@ -118,14 +120,14 @@ def test_an_empty_solution_has_no_scores_and_a_reason(scorer: surefoot.Scorer, s
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ((3, "x"), "The question of item 1 is int"),
+        ((3, "x"), "Item 1: The question is int"),
         (("q", None), "Item 1: .*NoneType"),
         (("q", ["a", 5]), "Item 1: .*int"),
         (("q", b"text"), "Item 1: .*bytes"),
-        ("q and a", "Item 1 is not a pair"),
-        (("half \ud800", "x"), "The question of item 1 holds half of a surrogate pair"),
-        (("q", ["half \udfff"]), "The solution of item 1 holds half of a surrogate pair"),
-        (("q", "a", "b"), "Item 1 is not a pair"),
+        ("q and a", "Item 1: Expected a pair"),
+        (("half \ud800", "x"), "Item 1: The question contains half of a surrogate pair"),
+        (("q", ["half \udfff"]), "Item 1: The solution contains half of a surrogate pair"),
+        (("q", "a", "b"), "Item 1: Expected a pair"),
     ],
 )
 def test_items_that_are_no_text_are_named(scorer: surefoot.Scorer, item: object, message: str) -> None:
@@ -135,7 +137,7 @@ def test_items_that_are_no_text_are_named(scorer: surefoot.Scorer, item: object,
 
 def test_an_unknown_split_rule(scorer: surefoot.Scorer) -> None:
     with pytest.raises(OptionError, match="auto"):
-        scorer.score(QUESTION, SOLUTION, split="verses")
+        ReadOptions(split="verses")  # type: ignore[arg-type]
 
 
 def test_nothing_to_score_is_no_error(scorer: surefoot.Scorer) -> None:
@@ -152,7 +154,7 @@ def altered_head(checkpoint: Path, folder: Path, **tensors: torch.Tensor) -> Pat
 
 def test_a_score_that_is_no_number_is_not_given(checkpoint: Path, tmp_path: Path) -> None:
     folder = altered_head(checkpoint, tmp_path / "nan", _2_bias=torch.tensor([0.0, math.nan]))
-    result = surefoot.load(folder).score(QUESTION, SOLUTION)
+    result = load_local(folder).score(QUESTION, SOLUTION)
     assert {step.status for step in result.steps} == {"not_finite"}
     assert result.step_scores == [None, None, None]
     assert result.reason == "The model gave a score that is not a finite number."
@@ -167,7 +169,7 @@ def test_saturated_scores_stay_with_their_steps(checkpoint: Path, tmp_path: Path
     scores: list[list[float | None]] = []
     for scale in (1.0, gap):
         folder = altered_head(checkpoint, tmp_path / f"steep{scale}", _2_weight=steep * scale, _2_bias=torch.zeros(2))
-        result = surefoot.load(folder).score_many(random_items(20, seed=3))
+        result = load_local(folder).score_many(random_items(20, seed=3))
         scores.append([score for one in result for score in one.step_scores])
     mild, hard = scores
     assert len(mild) == len(hard) == sum(len(steps) for _, steps in random_items(20, seed=3))
@@ -199,7 +201,7 @@ def test_saturation_in_half_precision(checkpoint: Path, tmp_path: Path, dtype: s
     steep = torch.stack([direction, -direction]) * 60
     folder = altered_head(checkpoint, tmp_path / "steep", _2_weight=steep, _2_bias=torch.zeros(2))
     items = random_items(20, seed=3)
-    full, half = (surefoot.load(folder, dtype=name).score_many(items) for name in ("float32", dtype))
+    full, half = (load_local(folder, dtype=name).score_many(items) for name in ("float32", dtype))
     pairs = [
         (one, other)
         for before, after in zip(full, half, strict=True)
@@ -212,7 +214,7 @@ def test_saturation_in_half_precision(checkpoint: Path, tmp_path: Path, dtype: s
 
 
 def test_running_out_of_memory_halves_the_batch(checkpoint: Path, caplog: pytest.LogCaptureFixture) -> None:
-    scorer = surefoot.load(checkpoint)
+    scorer = load_local(checkpoint)
     items = random_items(40)
     expected = [result.step_scores for result in scorer.score_many(items)]
     room = 100
@@ -253,6 +255,6 @@ def test_unknown_names_are_refused() -> None:
         _ = surefoot.lode
 
 
-def test_a_system_message_is_text_too(scorer: surefoot.Scorer) -> None:
-    with pytest.raises(InputError, match="The system of item 0 holds half of a surrogate pair"):
-        scorer.score("q", ["a"], system="\ud800")
+def test_a_system_message_is_text_too() -> None:
+    with pytest.raises(OptionError, match="system contains half of a surrogate pair"):
+        ReadOptions(system="\ud800")

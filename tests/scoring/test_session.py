@@ -9,6 +9,7 @@ import pytest
 import surefoot
 from surefoot.errors import InputError
 from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
+from surefoot.scoring.local import load_local
 from surefoot.scoring.session import Session
 
 QUESTION = "Tom has 3 bags of 4 apples and eats 2. How many are left?"
@@ -52,14 +53,14 @@ def test_a_small_memory_forgets_and_stays_right(scorer: surefoot.Scorer, kept_to
         candidates = rng.sample(pool, 3)
         check(scorer, session, candidates)
         longest = max(scorer.score(QUESTION, steps).tokens for steps in candidates)
-        assert session._caches[0].slots_used <= max(kept_tokens, longest)
+        assert session.caches[0].slots_used <= max(kept_tokens, longest)
 
 
 def test_memory_is_reused(scorer: surefoot.Scorer) -> None:
     session = scorer.session(QUESTION, max_bytes=200 * scorer.engine.token_bytes)
     for number in range(60):
         session.score([[f"try number {number}"]])
-    assert session._caches[0]._store.shape[3] == 200
+    assert session.caches[0]._store.shape[3] == 200
 
 
 def test_the_branch_used_longest_ago_goes_first(scorer: surefoot.Scorer) -> None:
@@ -80,7 +81,7 @@ def test_the_branch_used_longest_ago_goes_first(scorer: surefoot.Scorer) -> None
 def test_running_out_of_memory_in_a_session(checkpoint: object) -> None:
     import torch
 
-    scorer = surefoot.load(str(checkpoint))
+    scorer = load_local(str(checkpoint))
     expected = scorer.score(QUESTION, ["3 * 4 = 12", "12 - 2 = 10"]).step_scores
 
     def full(module: torch.nn.Module, args: object, kwargs: dict[str, torch.Tensor]) -> None:

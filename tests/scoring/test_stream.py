@@ -46,20 +46,20 @@ def test_a_malformed_item_does_not_end_the_stream(scorer: surefoot.Scorer) -> No
     assert [result.status for result in results] == ["scored", "unscored", "unscored", "scored"]
     assert results[1].reason is not None
     assert results[1].reason.startswith("Item 1: ")
-    assert results[2].reason == "The question of item 2 is NoneType, not a string."
+    assert results[2].reason == "Item 2: The question is NoneType, not a string."
 
 
 def test_progress_tells_solutions_and_tokens(scorer: surefoot.Scorer, capsys: pytest.CaptureFixture[str]) -> None:
     list(scorer.score_stream([*items(11), ("q", "")], window=4, progress=True))
     shown = capsys.readouterr().err
-    assert "12/12" in shown
+    assert "12 of 12 solutions" in shown
     assert "tokens/s" in shown
     scorer.score_many(items(12), progress=True)
-    assert "12/12" in capsys.readouterr().err
+    assert "12 of 12 solutions" in capsys.readouterr().err
     scorer.score_many(items(12))
     assert capsys.readouterr().err == ""
 
 
 def test_an_empty_window_is_refused(scorer: surefoot.Scorer) -> None:
-    with pytest.raises(OptionError, match="window=0 holds nothing"):
+    with pytest.raises(OptionError, match="window=0 is empty"):
         scorer.score_stream([], window=0)

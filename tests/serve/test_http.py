@@ -18,7 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
+from surefoot.core.options import ReadOptions
 from surefoot.families.qwen import MARKER
+from surefoot.scoring.local import load_local
+from surefoot.scoring.pipeline import Pipeline
 from surefoot.serve import Settings
 from surefoot.serve.log import JsonLines
 from surefoot.serve.settings import ModelSource, read_key
@@ -60,7 +63,7 @@ def test_scores_are_those_of_the_scorer(http: httpx.Client, scorer: surefoot.Sco
 
 def test_without_a_threshold_the_scale_of_the_model_has_its_own(tmp_path: Path) -> None:
     folder = write(tmp_path / "PURE-PRM-7B", "qwen2", "Qwen2ForTokenClassification", LINEAR, lm_head=False, quiet=[198])
-    margins = surefoot.load(folder)
+    margins = load_local(folder)
     expected = margins.score(QUESTION, SOLUTION)
     assert (expected.first_error(), expected.first_error(0.5)) == (-1, 0)
     with served([margins]) as (url, _):
@@ -74,7 +77,7 @@ def test_without_a_threshold_the_scale_of_the_model_has_its_own(tmp_path: Path) 
 def test_options_reach_the_scorer(http: httpx.Client, scorer: surefoot.Scorer) -> None:
     body = {"items": [ITEM], "split": "lines", "closing": False, "system": "Think."}
     (row,) = http.post("/v1/score", json=body).json()["results"]
-    expected = scorer.score(QUESTION, SOLUTION, split="lines", closing=False, system="Think.")
+    expected = scorer.score(QUESTION, SOLUTION, ReadOptions(split="lines", closing=False, system="Think."))
     assert surefoot.SolutionScore.from_dict(row).step_scores == pytest.approx(expected.step_scores, abs=1e-5)
 
 
@@ -297,8 +300,8 @@ def test_pooling_speaks_vllm(http: httpx.Client, scorer: surefoot.Scorer) -> Non
         f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
         f"{steps[0]}{MARKER}{steps[1]}{MARKER}<|im_end|>\n"
     )
-    assert scorer.rendered(text).ids == prompt.ids
-    assert scorer.rendered(text).prefix == prompt.prefix
+    assert scorer.pipeline.parse_prompt(text).ids == prompt.ids
+    assert scorer.pipeline.parse_prompt(text).prefix == prompt.prefix
     expected = scorer.score(QUESTION, steps).step_scores
     for given in (text, [text, text], list(prompt.ids), [list(prompt.ids)]):
         reply = http.post(
@@ -431,7 +434,6 @@ def test_the_event_loop_stays_free_while_large_texts_are_read(
 ) -> None:
     """What takes long is done in threads of its own, a few items at a time; meanwhile others are answered."""
     threads: list[tuple[str, str]] = []
-    prepare, finish, compute = scorer.prepare, scorer.finish, scorer.compute
 
     def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -440,8 +442,8 @@ def test_the_event_loop_stays_free_while_large_texts_are_read(
 
         return call
 
-    for name, real in (("prepare", prepare), ("finish", finish), ("compute", compute)):
-        monkeypatch.setattr(scorer, name, noted(name, real))
+    for owner, name in ((Pipeline, "prepare"), (Pipeline, "finish"), (type(scorer), "compute")):
+        monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
     large = {"items": [{"question": QUESTION, "solution": f"Line {n} of it.\n" * 2500} for n in range(3)]}
     thread = threading.Thread(target=http.post, args=("/v1/score",), kwargs={"json": large})
     thread.start()
@@ -500,7 +502,7 @@ def test_what_breaks_inside_stays_inside(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a stack trace with SECRET paths")
 
-    monkeypatch.setattr(scorer, "prepare", broken)
+    monkeypatch.setattr(Pipeline, "prepare", broken)
     reply = http.post("/v1/score", json={"items": [ITEM]})
     assert reply.status_code == 500
     assert "SECRET" not in reply.text

@@ -20,6 +20,7 @@ from helpers.browser import browser_page  # noqa: F401  (a fixture)
 from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
 from surefoot.core.calibration import Calibration, FittedOn, Logistic
+from surefoot.scoring.local import load_local
 from surefoot.serve import Settings
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def test_every_scale_has_its_own_threshold_and_curve(
     folder = write(tmp_path / "PURE-PRM-7B", "qwen2", "Qwen2ForTokenClassification", LINEAR, lm_head=False, quiet=[198])
     other, reference = (write(tmp_path / name, "qwen2", "Qwen2ForCausalLM", seed=s) for s, name in enumerate("ab"))
     options = {"reference": str(reference), "coefficient": 1.0}
-    margins, ratios = surefoot.load(folder), surefoot.load(other, family="implicit", family_options=options)
+    margins, ratios = load_local(folder), load_local(other, family="implicit", family_options=options)
     limits = []
     with served([scorer, margins, ratios]) as (url, _):
         opened(browser_page, url)
@@ -258,7 +259,7 @@ def test_what_is_not_scored_says_why(page: Page) -> None:
 
 def test_calibrated_scores_say_so(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
     found = Calibration(Logistic(0.3, -0.4), scorer.name, scorer.fingerprint, FittedOn(2, 5, "0" * 64))
-    with served([surefoot.load(scorer.name, calibration=found)]) as (url, _):
+    with served([load_local(scorer.name, calibration=found)]) as (url, _):
         score(opened(browser_page, url), QUESTION, SOLUTION)
         assert f"calibrated: {found.name}" in browser_page.locator(".notes").inner_text()
 

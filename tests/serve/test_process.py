@@ -26,6 +26,8 @@ from helpers.serving import Command
 from surefoot.cli.main import main
 from surefoot.core.calibration import Calibration, FittedOn, Logistic
 from surefoot.errors import OptionError
+from surefoot.scoring import loading
+from surefoot.scoring.local import load_local
 from surefoot.serve.server import Plan, load_models, serve
 from surefoot.serve.settings import ModelSource, Settings
 
@@ -80,13 +82,13 @@ def test_sigterm_loses_nothing_that_was_accepted(checkpoint: Path, scorer: suref
 
 def test_the_thread_that_loads_does_not_stay(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its OpenMP threads would stand beside those of the engine and halve its speed."""
-    load, loaders = surefoot.load, []
+    load, loaders = loading.load, []
 
-    def watched(*args: Any, **options: Any) -> surefoot.Scorer:
+    def watched(*args: Any, **options: Any) -> surefoot.StepScorer:
         loaders.append(threading.current_thread())
         return load(*args, **options)
 
-    monkeypatch.setattr(surefoot, "load", watched)
+    monkeypatch.setattr(loading, "load", watched)
     (found,) = load_models([ModelSource(str(checkpoint), "one")])
     assert (found.name, found.score(*questions(1)[0]).status) == ("one", "scored")
     with pytest.raises(surefoot.SurefootError, match="nowhere"):
@@ -334,7 +336,7 @@ def test_served_scores_are_calibrated(checkpoint: Path, scorer: surefoot.Scorer,
     (item,) = questions(1)
     with Command(checkpoint, "--calibration", str(file)) as service, surefoot.connect(service.url) as client:
         found = client.score(*item)
-    assert found.step_scores == pytest.approx(surefoot.load(checkpoint, calibration=file).score(*item).step_scores)
+    assert found.step_scores == pytest.approx(load_local(checkpoint, calibration=file).score(*item).step_scores)
     assert [step.raw for step in found.steps] == pytest.approx(scorer.score(*item).step_scores)
     assert found.calibration is not None
 

@@ -12,7 +12,7 @@ import pytest
 import surefoot
 from surefoot.core.prompt import Prompt
 from surefoot.errors import ServiceError, UnreachableError
-from surefoot.scoring.scorer import Job
+from surefoot.scoring.pipeline import PreparedSolution
 from surefoot.serve.scheduler import ClosedError, QueueFullError, Scheduler, Slice, TooLargeError
 
 
@@ -212,13 +212,13 @@ def test_work_is_left_for_the_time_that_answers_travel(
 def test_alone_or_together_through_the_queue(scorer: surefoot.Scorer) -> None:
     question = "What is 2 + 3 * 4?"
     items = [(question, [f"3 * 4 = {number}.", "So it is done."]) for number in range(6)]
-    jobs = [job for job in scorer.prepare(items) if isinstance(job, Job)]
+    jobs = [job for job in scorer.pipeline.prepare(items) if isinstance(job, PreparedSolution)]
     scheduler = Scheduler(scorer.compute, linger=0.05)
     tickets = [scheduler.submit(job.readable) for job in jobs]
     for job, item, ticket in zip(jobs, items, tickets, strict=True):
         (row,) = ticket.future.result(60)
         assert isinstance(row, list)
-        result = scorer.finish(job, [row], 0.0)
+        (result,) = scorer.pipeline.finish([job], [row], 0.0)
         assert result.step_scores == pytest.approx(scorer.score(*item).step_scores, abs=1e-5)
     scheduler.close()
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-import surefoot
 from surefoot.errors import CheckpointError, InputError, LoadError, OptionError
 from surefoot.families.mini.family import SOLUTION, STEP
 from surefoot.families.qwen import MARKER
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_base
 from surefoot.train import loop, snapshot
 from surefoot.train.batch import Batch, Mixture, Shape, collate, encode
@@ -84,7 +84,7 @@ def test_the_rule_is_learnt_and_the_export_gives_the_same_scores(
     assert result.quality.step_auc is not None
     assert result.quality.step_auc > 0.95
 
-    scorer = surefoot.load(result.folder)
+    scorer = load_local(result.folder)
     assert scorer.family.name == {"llama": "mini", "qwen2": "qwen"}[kind]
     for example in rule(10, seed=2):
         scores = scorer.score(example.question, example.steps).step_scores
@@ -111,7 +111,7 @@ def test_the_export_is_an_ordinary_checkpoint(llama: Path, tmp_path: Path) -> No
     assert {name for name in tensors if name.startswith("score.")} == {
         "score.0.weight", "score.0.bias", "score.2.weight", "score.2.bias",
     }  # fmt: skip
-    result = surefoot.load(folder).score(f"is {STEP} text?", [f"a {SOLUTION}", "b"])
+    result = load_local(folder).score(f"is {STEP} text?", [f"a {SOLUTION}", "b"])
     assert result.status == "scored"
     assert len(result.warnings) == 2
 
@@ -119,7 +119,7 @@ def test_the_export_is_an_ordinary_checkpoint(llama: Path, tmp_path: Path) -> No
 def test_half_precision_export(llama: Path, tmp_path: Path) -> None:
     folder = export(make_trainee(llama), tmp_path / "out", dtype="bfloat16")
     assert {tensor.dtype for tensor in weights(folder).values()} == {torch.bfloat16}
-    assert surefoot.load(folder).score("q", ["a"]).status == "scored"
+    assert load_local(folder).score("q", ["a"]).status == "scored"
     with pytest.raises(OptionError, match="dtype='int3'"):
         export(make_trainee(llama), tmp_path / "out", dtype="int3")
 
@@ -128,7 +128,7 @@ def test_half_precision_export(llama: Path, tmp_path: Path) -> None:
 def test_the_quality_is_that_of_the_stored_model(llama: Path, tmp_path: Path, dtype: str) -> None:
     sitting, held = replace(QUIET, dtype=dtype), rule(30, seed=1)
     result = train(make_trainee(llama), rule(24), tmp_path, TEN, sitting, held_out=held, validation=rule(30, seed=2))
-    scorer = surefoot.load(result.folder)
+    scorer = load_local(result.folder)
     judged = [
         Judged(tuple(score for score in found.step_scores if score is not None)[: len(known)], known)
         for example in held
@@ -145,7 +145,7 @@ def test_small_exports(llama: Path, tmp_path: Path, dtype: str, share: float, dr
     whole, small = export(trainee, tmp_path / "whole"), export(trainee, tmp_path / "small", dtype=dtype)
     sizes = [sum(tensor.nbytes for tensor in weights(folder).values()) for folder in (whole, small)]
     assert sizes[1] < share * sizes[0]
-    a, b = (surefoot.load(folder).score("q", ["a", "1 + 1 = 2"]).step_scores for folder in (whole, small))
+    a, b = (load_local(folder).score("q", ["a", "1 + 1 = 2"]).step_scores for folder in (whole, small))
     assert a == pytest.approx(b, abs=drift)
     assert a != b
 
@@ -163,7 +163,7 @@ def test_only_the_first_layers(llama: Path, tmp_path: Path) -> None:
     folder = export(trainee, tmp_path / "out")
     assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 1
     assert not any("layers.1." in name for name in weights(folder))
-    assert surefoot.load(folder).score("q", ["a"]).status == "scored"
+    assert load_local(folder).score("q", ["a"]).status == "scored"
     for layers in (0, 3):
         with pytest.raises(OptionError, match="but the base has 2"):
             make_trainee(llama, layers=layers)
@@ -396,14 +396,14 @@ def test_steps_behind_the_first_error_carry_no_gradient(llama: Path) -> None:
 def test_soft_targets_pull_scores_to_themselves(llama: Path, tmp_path: Path) -> None:
     examples = [from_scores("q", ["a yes"], [0.7], "soft")] * 8
     result = train(make_trainee(llama), examples, tmp_path / "out", replace(FAST, steps=60), QUIET)
-    assert surefoot.load(result.folder).score("q", ["a yes"]).step_scores[0] == pytest.approx(0.7, abs=0.05)
+    assert load_local(result.folder).score("q", ["a yes"]).step_scores[0] == pytest.approx(0.7, abs=0.05)
 
 
 def test_wrong_steps_can_count_more(llama: Path, tmp_path: Path) -> None:
     examples = [from_label("q", ["a"], label, "s") for label in (0, -1)] * 8
     settings = replace(FAST, steps=60, wrong_weight=4.0)
     result = train(make_trainee(llama), examples, tmp_path / "out", settings, QUIET)
-    assert surefoot.load(result.folder).score("q", ["a"]).step_scores[0] == pytest.approx(0.2, abs=0.05)
+    assert load_local(result.folder).score("q", ["a"]).step_scores[0] == pytest.approx(0.2, abs=0.05)
 
 
 def test_accumulated_batches_are_one_big_one(llama: Path, tmp_path: Path) -> None:
@@ -474,10 +474,10 @@ def test_the_learning_rate_over_time(decay: str, factors: list[float]) -> None:
 
 def test_the_threshold_is_built_into_the_head(llama: Path, tmp_path: Path) -> None:
     trainee = make_trainee(llama)
-    before = surefoot.load(export(trainee, tmp_path / "before")).score("q", ["a"]).step_scores[0]
+    before = load_local(export(trainee, tmp_path / "before")).score("q", ["a"]).step_scores[0]
     assert before is not None
     moved = move_threshold(trainee.model.state_dict(), before)
-    after = surefoot.load(export(trainee, tmp_path / "after", weights=moved)).score("q", ["a"]).step_scores[0]
+    after = load_local(export(trainee, tmp_path / "after", weights=moved)).score("q", ["a"]).step_scores[0]
     assert after == pytest.approx(0.5, abs=1e-5)
     with pytest.raises(OptionError, match="must lie between"):
         move_threshold(moved, 1.0)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-import surefoot
 from surefoot.errors import OptionError
 from surefoot.families import PromptTokenizer
+from surefoot.scoring.local import load_local
 from surefoot.testing import qwen_tokenizer_json, write_base
 from surefoot.train.export import export
 from surefoot.train.model import make_trainee
@@ -61,7 +61,7 @@ def test_a_trainee_with_a_cut_vocabulary_loads_and_keeps_its_rows(tmp_path: Path
     assert (len(rows), len(kept)) == (264, 261)
     assert rows[:256].equal(kept[:256])
     folder = export(cut, tmp_path / "out")
-    assert surefoot.load(folder).score("q", ["yes 1 + 1 = 2"]).status == "scored"
+    assert load_local(folder).score("q", ["yes 1 + 1 = 2"]).status == "scored"
 
 
 @pytest.mark.parametrize("pad", [5, 258])
@@ -73,7 +73,7 @@ def test_the_old_padding_token_is_forgotten(tmp_path: Path, pad: int) -> None:
     embedding = trainee.model.model.get_submodule("embed_tokens")
     embedding(torch.tensor([pad])).sum().backward()
     assert embedding.get_parameter("weight").grad[pad].any()  # type: ignore[index]
-    assert surefoot.load(export(trainee, tmp_path / "out")).score("q", ["yes"]).status == "scored"
+    assert load_local(export(trainee, tmp_path / "out")).score("q", ["yes"]).status == "scored"
 
 
 def test_what_was_trained_is_not_cut(tmp_path: Path) -> None:

@@ -147,19 +147,18 @@ def measure(options: argparse.Namespace, benchmark: Callable[..., Any], rows: li
         raise InputError(f"{options.data} holds no row.")
     with _cache(options) as cache:
         return benchmark(
-            None if options.model is None else load_model(options),
+            None if options.model is None else load_model(options, cache),
             rows,
             **settings,
             seed=options.seed,
             draws=options.draws,
-            cache=cache,
             progress=sys.stderr.isatty(),
             name=options.name or options.scores,
         )
 
 
 def _cache(options: argparse.Namespace) -> ScoreCache | nullcontext[None]:
-    if options.no_cache or options.model is None:
+    if options.no_cache or options.model is None or options.model.startswith(("http://", "https://")):
         return nullcontext()
     from surefoot.scoring.score_cache import ScoreCache
 

@@ -23,7 +23,7 @@ from surefoot.cli.options import MODEL, add_loading_options, load_model
 from surefoot.cli.score import add_score
 from surefoot.cli.serve import add_serve
 from surefoot.cli.train import add_train_command
-from surefoot.errors import SurefootError
+from surefoot.errors import OptionError, SurefootError
 
 if TYPE_CHECKING:
     from surefoot.scoring.check import Comparison
@@ -93,8 +93,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(options: argparse.Namespace) -> int:
     from surefoot.scoring.check import check
+    from surefoot.scoring.scorer import Scorer
 
     scorer = load_model(options)
+    if not isinstance(scorer, Scorer):
+        raise OptionError("surefoot check needs the model itself: a folder, a hub id or a vllm+http:// address.")
     report = check(scorer, options.name)
     print(f"{scorer.name}: every expected tensor is there; family {scorer.family.name}, {scorer.max_tokens} tokens.")
     for comparison in report.comparisons:

@@ -14,7 +14,8 @@ from surefoot.core.calibration import Calibration
 from surefoot.families.mini import NAME
 
 if TYPE_CHECKING:
-    from surefoot.scoring.scorer import Scorer
+    from surefoot.core.protocols import StepScorer
+    from surefoot.scoring.score_cache import ScoreCache
 
 MODEL = f"folder or hub id of a PRM, or {NAME}, the small one that comes with Surefoot"
 THRESHOLD = "a step is right above it (0.5; 0 for a model whose scores are no probabilities)"
@@ -71,7 +72,7 @@ def loading_options(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "revision": options.revision,
         "family": options.family,
-        "family_options": dict(options.family_option),
+        "family_options": dict(options.family_option) or None,
         "base": options.base,
         "quantize": options.quantize,
         "dtype": options.dtype,
@@ -83,11 +84,11 @@ def loading_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def load_model(options: argparse.Namespace) -> Scorer:
+def load_model(options: argparse.Namespace, cache: ScoreCache | None = None) -> StepScorer:
     """The model that the command names."""
     from surefoot.scoring.loading import load
 
-    return load(options.model, **loading_options(options))
+    return load(options.model, cache=cache, **loading_options(options))
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from surefoot.cli.options import THRESHOLD, add_calibration_options, add_model_options, load_model, threshold
-from surefoot.core.options import SPLIT_RULES
-from surefoot.data.items import require_unicode
+from surefoot.core.options import SPLIT_RULES, ReadOptions
+from surefoot.core.protocols import StepScorer
+from surefoot.core.result import SolutionScore
+from surefoot.data.items import read_record
 from surefoot.data.records import Entry, file_entries, stream_entries
 from surefoot.display.terminal import paint, show, wants_colour
 from surefoot.errors import InputError
-
-if TYPE_CHECKING:
-    from surefoot.core.result import SolutionScore
 
 DONE, UNSCORED = 0, 1
 
@@ -59,7 +58,7 @@ class _Line:
     """A line of the input: a pair to score, or the reason why it is none."""
 
     place: str
-    pair: tuple[str, str | list[str]] | None
+    pair: tuple[str, str | Sequence[str]] | None
     reason: str = ""
 
 
@@ -77,14 +76,18 @@ def _score(options: argparse.Namespace) -> int:
     with tqdm(unit="solution", disable=not (several and sys.stderr.isatty())) as bar:
         for batch in chain([opening], batches):
             pairs = [line.pair for line in batch if line.pair is not None]
-            results = scorer.score_stream(pairs, split=options.split, closing=not options.no_closing, window=BATCH)
+            results = scorer.score_stream(pairs, ReadOptions(options.split, not options.no_closing), window=BATCH)
             for line in batch:
-                result = scorer.unscored(line.reason) if line.pair is None else next(results)
+                result = _unscored(scorer, line.reason) if line.pair is None else next(results)
                 _print_result(result, line.place if several else None, options)
                 complete &= result.status == "scored"
             sys.stdout.flush()
             bar.update(len(batch))
     return DONE if complete else UNSCORED
+
+
+def _unscored(scorer: StepScorer, reason: str) -> SolutionScore:
+    return SolutionScore((), scorer.name, reason=reason, scale=scorer.scale, calibration=scorer.calibration)
 
 
 def _print_result(result: SolutionScore, place: str | None, options: argparse.Namespace) -> None:
@@ -168,12 +171,5 @@ def _checked(entry: Entry) -> _Line:
         return _Line(entry.place, None, f"{place}: {error}")
 
 
-def _pair(entry: Entry) -> tuple[str, str | list[str]]:
-    row = entry.data
-    if not isinstance(row, dict) or not isinstance(row.get("question"), str):
-        raise InputError("expected an object with `question` as text")
-    solution = row.get("solution") if row.get("steps") is None else row["steps"]
-    if isinstance(solution, str) or (isinstance(solution, list) and all(isinstance(step, str) for step in solution)):
-        require_unicode(entry.number, question=row["question"], solution="".join(solution))
-        return row["question"], solution
-    raise InputError("expected `solution` as text, or `steps` as a list of texts")
+def _pair(entry: Entry) -> tuple[str, str | Sequence[str]]:
+    return read_record(entry.data)

@@ -105,8 +105,11 @@ def _check_vllm(models: list[str], loading: dict[str, Any]) -> None:
 def _source(given: str, vllm: str | None, loading: dict[str, Any]) -> ModelSource:
     name, equals, place = given.partition("=")
     if not equals or Path(given).is_dir():
-        return ModelSource(given, None, vllm, loading)
-    return ModelSource(place, name, vllm, loading)
+        name, place = "", given
+    if vllm is None:
+        return ModelSource(place, name or None, loading)
+    options = {"tokenizer": place, "max_tokens": loading["max_tokens"]}
+    return ModelSource(f"vllm+{vllm}", name or ModelSource(place).served_name, options)
 
 
 def _port(text: str) -> int:

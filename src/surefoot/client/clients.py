@@ -1,39 +1,49 @@
-"""A scorer that is elsewhere: the client of `surefoot serve`.
+"""Clients of `surefoot serve`: a `StepScorer` over HTTP, and its async counterpart.
 
-The rule: the same verbs, the same results, in the same order as a `Scorer`. Results are rebuilt exactly; what the
-service could not score has its reason, and what could not be asked is an error, never a number.
+Results are exactly those of the service. An item that could not be scored has a reason; a request that failed is an
+error, never a number.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import islice
+from functools import cached_property, partial
 from typing import Any
 
 from surefoot.client.api_key import KEY_VARIABLE
+from surefoot.client.payload import (
+    Row,
+    choose_model,
+    halve,
+    read_items,
+    read_models,
+    read_results,
+    read_windows,
+    request_bodies,
+)
 from surefoot.client.transport import AsyncTransport, TooLargeError, Transport
-from surefoot.core.options import SPLIT_RULES
+from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import Item
-from surefoot.core.result import SolutionScore
-from surefoot.data.items import read_pair, require_unicode
-from surefoot.errors import InputError, OptionError, ServiceError
+from surefoot.core.result import Scale, SolutionScore
+from surefoot.display.progress import Progress
+from surefoot.errors import InputError, OptionError
 
-PART_BYTES = 1 << 20
-"""Text of one request, at most, unless a single item has more."""
-
-Row = dict[str, Any]
+Window = list[Row | InputError]
 
 
 def connect(url: str, **options: Any) -> Client:
-    """A client of the service at this address. `options` are those of `Client`."""
+    """Connects to the service at `url`. The options are those of `Client`.
+
+    client = surefoot.connect("http://127.0.0.1:8000")
+    result = client.score(question, solution)
+    """
     return Client(url, **options)
 
 
-class _Shared:
+class _Settings:
     """What both clients know."""
 
     def __init__(self, url: str, model: str | None, items_per_request: int, connections: int) -> None:
@@ -44,40 +54,34 @@ class _Shared:
         self._items = items_per_request
         self._connections = connections
 
+    def __repr__(self) -> str:
+        model = "" if self.model is None else f", model {self.model!r}"
+        return f"<surefoot.{type(self).__name__} {self.url}{model}>"
+
     @property
     def name(self) -> str:
         """The model's name if one was chosen, else the address."""
         return self.model or self.url
 
-    def _bodies(self, rows: list[Row], how: Row) -> list[Row]:
-        if how["split"] not in SPLIT_RULES:
-            raise OptionError(f"split is {how['split']!r}; choose one of {', '.join(SPLIT_RULES)}.")
-        options = {name: value for name, value in {**how, "model": self.model}.items() if value is not None}
-        return [{**options, "items": part} for part in _parts(rows, self._items)]
+    def _bodies(self, rows: list[Row], options: ReadOptions) -> list[Row]:
+        return request_bodies(rows, options, self.model, self._items)
 
-    def _windows(self, items: Iterable[Item], window: int) -> Iterator[list[Row | SolutionScore]]:
-        """So many items at a time; in the place of one that is malformed its unscored result, as in a `Scorer`."""
-        if window < 1:
-            raise OptionError(f"window={window} holds nothing. Give a number above 0.")
-        waiting = enumerate(items)
-        parts = iter(lambda: list(islice(waiting, window)), [])
-        return ([self._read(item, number) for number, item in part] for part in parts)
-
-    def _read(self, item: Item, number: int) -> Row | SolutionScore:
-        try:
-            return _row(item, number)
-        except InputError as error:
-            return self._unscored(error)
+    def _merged(self, window: Window, scored: list[SolutionScore]) -> Iterator[SolutionScore]:
+        results = iter(scored)
+        return (self._unscored(row) if isinstance(row, InputError) else next(results) for row in window)
 
     def _unscored(self, error: Exception) -> SolutionScore:
         return SolutionScore((), self.name, reason=str(error))
 
 
-class Client(_Shared):
-    """A service as a scorer. Its methods may be called from several threads.
+class Client(_Settings):
+    """A service as a `StepScorer`. Its methods may be called from several threads.
 
-    `patience` is how many seconds a request that failed on the way or was put off is tried again; `timeout` how many
-    one try may take. `api_key` is taken from SUREFOOT_API_KEY if it is not given. Long lists are sent
+        with surefoot.Client("http://127.0.0.1:8000", patience=300) as client:
+            results = client.score_many(items)
+
+    A request that failed on the way or was rejected for load is retried for `patience` seconds; one attempt may take
+    `timeout` seconds. `api_key` defaults to the environment variable SUREFOOT_API_KEY. Long lists are sent
     `items_per_request` at a time over at most `connections` connections.
     """
 
@@ -98,50 +102,70 @@ class Client(_Shared):
         self._transport = Transport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, also in another process, is a client with the same options and connections of its own."""
+        """A copy, also in another process, has the same options and its own connections."""
         limits: Row = {"connections": self._connections, "items_per_request": self._items}
         return partial(Client, self.url, model=self.model, **self._given, **limits), ()
 
+    @property
+    def scale(self) -> Scale:
+        """What the scores are: `probability`, `margin` or `log_ratio`."""
+        scale: Scale = self._description["scale"]
+        return scale
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what the served model computes, without its calibration."""
+        return str(self._description["fingerprint"])
+
+    @property
+    def calibration(self) -> str | None:
+        """The name of the calibration that the service applies to every score, or None."""
+        name: str | None = self._description.get("calibration")
+        return name
+
+    @cached_property
+    def _description(self) -> Row:
+        return choose_model(self.models(), self.url, self.model)
+
     def score(
-        self,
-        question: str,
-        solution: str | Sequence[str],
-        *,
-        split: str = "auto",
-        closing: bool = True,
-        system: str | None = None,
+        self, question: str, solution: str | Sequence[str], options: ReadOptions = DEFAULT_OPTIONS
     ) -> SolutionScore:
-        """See `Scorer.score`."""
-        return self.score_many([(question, solution)], split=split, closing=closing, system=system)[0]
+        """Scores every step of one solution, given as text or as a list of steps."""
+        return self.score_many([(question, solution)], options)[0]
 
     def score_many(
-        self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
+        self, items: Iterable[Item], options: ReadOptions = DEFAULT_OPTIONS, *, progress: bool = False
     ) -> list[SolutionScore]:
-        """See `Scorer.score_many`. A malformed item is an error before anything is sent."""
-        return self._score_rows(_rows(items), {"split": split, "closing": closing, "system": system})
+        """Scores pairs of question and solution. A malformed item raises `InputError` before anything is sent."""
+        rows = read_items(items)
+        with Progress(len(rows), shown=progress) as bar:
+            return self._score_rows(rows, options, bar)
 
     def score_stream(
         self,
         items: Iterable[Item],
+        options: ReadOptions = DEFAULT_OPTIONS,
         *,
-        split: str = "auto",
-        closing: bool = True,
-        system: str | None = None,
+        progress: bool = False,
         window: int = 1024,
     ) -> Iterator[SolutionScore]:
-        """See `Scorer.score_stream`: a malformed item is an unscored result and does not end the stream."""
-        windows = self._windows(items, window)
-        how = {"split": split, "closing": closing, "system": system}
+        """Scores any number of pairs, `window` at a time. A malformed item becomes an unscored result."""
+        windows = read_windows(items, window)
 
         def stream() -> Iterator[SolutionScore]:
-            for some in windows:
-                yield from _merged(some, self._score_rows(_good(some), how, keep_going=True))
+            with Progress(len(items) if isinstance(items, Sized) else None, shown=progress) as bar:
+                for some in windows:
+                    yield from self._merged(some, self._score_rows(_valid(some), options, bar, keep_going=True))
 
         return stream()
 
+    def session(self, question: str, options: ReadOptions = DEFAULT_OPTIONS) -> ClientSession:
+        """Starts a search over candidate solutions of one question. The service keeps no state between calls."""
+        return ClientSession(self, question, options)
+
     def models(self) -> list[Row]:
-        """What the service serves: names, families, limits, fingerprints."""
-        return _models(self._transport.ask("GET", "/v1/models"))
+        """The models that the service offers: names, families, limits, fingerprints."""
+        return read_models(self._transport.ask("GET", "/v1/models"))
 
     def close(self) -> None:
         """Closes all connections."""
@@ -153,25 +177,48 @@ class Client(_Shared):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _score_rows(self, rows: list[Row], how: Row, *, keep_going: bool = False) -> list[SolutionScore]:
-        bodies = self._bodies(rows, how)
+    def _score_rows(
+        self, rows: list[Row], options: ReadOptions, bar: Progress, *, keep_going: bool = False
+    ) -> list[SolutionScore]:
+        bodies = self._bodies(rows, options)
         score = partial(self._score, keep_going=keep_going)
         if len(bodies) <= 1:
-            return [result for body in bodies for result in score(body)]
+            return [result for body in bodies for result in _counted(score(body), bar)]
         with ThreadPoolExecutor(min(self._connections, len(bodies))) as threads:
-            return [result for part in threads.map(score, bodies) for result in part]
+            return [result for part in threads.map(score, bodies) for result in _counted(part, bar)]
 
     def _score(self, body: Row, keep_going: bool) -> list[SolutionScore]:
         try:
-            return _results(self._transport.ask("POST", "/v1/score", body), len(body["items"]))
+            return read_results(self._transport.ask("POST", "/v1/score", body), len(body["items"]))
         except TooLargeError as error:
             if keep_going and len(body["items"]) == 1:
                 return [self._unscored(error)]
-            return [result for half in _halves(body, error) for result in self._score(half, keep_going)]
+            return [result for half in halve(body, error) for result in self._score(half, keep_going)]
 
 
-class AsyncClient(_Shared):
-    """The same for coroutines: `await client.score(...)`. For its options see `Client`."""
+class ClientSession:
+    """A search over one question on a service. Tokens are shared among the candidates of one call."""
+
+    def __init__(self, client: Client, question: str, options: ReadOptions) -> None:
+        if not isinstance(question, str):
+            raise InputError(f"The question is {type(question).__name__}, not a string.")
+        self.question = question
+        self._client = client
+        self._options = options
+
+    def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
+        """Scores candidates, finished or not, each as text or as a list of steps."""
+        if isinstance(prefixes, str):
+            raise InputError("session.score() takes a list of candidates. For one candidate pass a list of one.")
+        return self._client.score_many([(self.question, prefix) for prefix in prefixes], self._options)
+
+
+class AsyncClient(_Settings):
+    """The client for coroutines. For its options see `Client`.
+
+    async with surefoot.AsyncClient("http://127.0.0.1:8000") as client:
+        result = await client.score(question, solution)
+    """
 
     def __init__(
         self,
@@ -189,46 +236,31 @@ class AsyncClient(_Shared):
         self._transport = AsyncTransport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
 
     async def score(
-        self,
-        question: str,
-        solution: str | Sequence[str],
-        *,
-        split: str = "auto",
-        closing: bool = True,
-        system: str | None = None,
+        self, question: str, solution: str | Sequence[str], options: ReadOptions = DEFAULT_OPTIONS
     ) -> SolutionScore:
-        """See `Scorer.score`."""
-        return (await self.score_many([(question, solution)], split=split, closing=closing, system=system))[0]
+        """Scores every step of one solution, given as text or as a list of steps."""
+        return (await self.score_many([(question, solution)], options))[0]
 
-    async def score_many(
-        self, items: Iterable[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
-    ) -> list[SolutionScore]:
-        """See `Scorer.score_many`."""
-        return await self._score_rows(_rows(items), {"split": split, "closing": closing, "system": system})
+    async def score_many(self, items: Iterable[Item], options: ReadOptions = DEFAULT_OPTIONS) -> list[SolutionScore]:
+        """Scores pairs of question and solution. A malformed item raises `InputError` before anything is sent."""
+        return await self._score_rows(read_items(items), options)
 
     def score_stream(
-        self,
-        items: Iterable[Item],
-        *,
-        split: str = "auto",
-        closing: bool = True,
-        system: str | None = None,
-        window: int = 1024,
+        self, items: Iterable[Item], options: ReadOptions = DEFAULT_OPTIONS, *, window: int = 1024
     ) -> AsyncIterator[SolutionScore]:
-        """See `Client.score_stream`."""
-        windows = self._windows(items, window)
-        how = {"split": split, "closing": closing, "system": system}
+        """Scores any number of pairs, `window` at a time. A malformed item becomes an unscored result."""
+        windows = read_windows(items, window)
 
         async def stream() -> AsyncIterator[SolutionScore]:
             for some in windows:
-                for result in _merged(some, await self._score_rows(_good(some), how, keep_going=True)):
+                for result in self._merged(some, await self._score_rows(_valid(some), options, keep_going=True)):
                     yield result
 
         return stream()
 
     async def models(self) -> list[Row]:
-        """What the service serves: names, families, limits, fingerprints."""
-        return _models(await self._transport.ask("GET", "/v1/models"))
+        """The models that the service offers: names, families, limits, fingerprints."""
+        return read_models(await self._transport.ask("GET", "/v1/models"))
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -240,97 +272,37 @@ class AsyncClient(_Shared):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _score_rows(self, rows: list[Row], how: Row, *, keep_going: bool = False) -> list[SolutionScore]:
-        tasks = [asyncio.ensure_future(self._score(body, keep_going)) for body in self._bodies(rows, how)]
+    async def _score_rows(
+        self, rows: list[Row], options: ReadOptions, *, keep_going: bool = False
+    ) -> list[SolutionScore]:
+        tasks = [asyncio.ensure_future(self._score(body, keep_going)) for body in self._bodies(rows, options)]
         try:
             return [result for part in await asyncio.gather(*tasks) for result in part]
         finally:
-            # After an error nobody waits for the others any more.
+            # After an error nobody awaits the other requests any more.
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _score(self, body: Row, keep_going: bool) -> list[SolutionScore]:
         try:
-            return _results(await self._transport.ask("POST", "/v1/score", body), len(body["items"]))
+            return read_results(await self._transport.ask("POST", "/v1/score", body), len(body["items"]))
         except TooLargeError as error:
             if keep_going and len(body["items"]) == 1:
                 return [self._unscored(error)]
-            return [result for half in _halves(body, error) for result in await self._score(half, keep_going)]
+            return [result for half in halve(body, error) for result in await self._score(half, keep_going)]
 
 
 def _key(given: str | None) -> str | None:
-    """The key, without the line end that it has in a file."""
+    # A key that was read from a file ends with a line break.
     key = given or os.environ.get(KEY_VARIABLE)
     return None if key is None else key.strip()
 
 
-def _good(read: list[Row | SolutionScore]) -> list[Row]:
-    return [row for row in read if isinstance(row, dict)]
+def _valid(window: Window) -> list[Row]:
+    return [row for row in window if isinstance(row, dict)]
 
 
-def _merged(read: list[Row | SolutionScore], scored: list[SolutionScore]) -> Iterator[SolutionScore]:
-    """The results of what was sent, each in its place."""
-    results = iter(scored)
-    return (row if isinstance(row, SolutionScore) else next(results) for row in read)
-
-
-def _rows(items: Iterable[Item]) -> list[Row]:
-    return [_row(item, number) for number, item in enumerate(items)]
-
-
-def _row(item: Item, number: int) -> Row:
-    question, given = read_pair(item, number)
-    if isinstance(given, str):
-        require_unicode(number, question=question, solution=given)
-        return {"question": question, "solution": given}
-    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
-        raise InputError(f"Item {number}: The solution is of type {type(given).__name__}; give a str or a list of str.")
-    for at, step in enumerate(given):
-        if not isinstance(step, str):
-            raise InputError(f"Item {number}: Step {at} of the list is of type {type(step).__name__}; give a str.")
-        require_unicode(number, question=question, solution=step)
-    return {"question": question, "steps": list(given)}
-
-
-def _parts(rows: list[Row], most: int) -> Iterator[list[Row]]:
-    """Lists of at most so many rows and PART_BYTES of text."""
-    part: list[Row] = []
-    size = 0
-    for row in rows:
-        length = len(row["question"]) + sum(len(text) for text in row.get("steps") or [row.get("solution", "")])
-        if part and (len(part) >= most or size + length > PART_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(row)
-        size += length
-    if part:
-        yield part
-
-
-def _halves(body: Row, refusal: TooLargeError) -> list[Row]:
-    """A request that was too large, as two."""
-    items = body["items"]
-    if len(items) < 2:
-        raise refusal
-    middle = len(items) // 2
-    return [body | {"items": items[:middle]}, body | {"items": items[middle:]}]
-
-
-def _results(data: Any, expected: int) -> list[SolutionScore]:
-    try:
-        results = [SolutionScore.from_dict(row) for row in data["results"]]
-    except (KeyError, TypeError, InputError) as error:
-        raise ServiceError(
-            "The service's answer holds no results. Is it a Surefoot service of this version?"
-        ) from error
-    if len(results) != expected:
-        raise ServiceError(f"{expected} items were sent, and {len(results)} results came back.")
+def _counted(results: list[SolutionScore], bar: Progress) -> list[SolutionScore]:
+    bar.settle(len(results), sum(result.tokens for result in results))
     return results
-
-
-def _models(data: Any) -> list[Row]:
-    try:
-        return [dict(row) for row in data["data"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ServiceError("The service's answer lists no models. Is it a Surefoot service?") from error

@@ -10,6 +10,9 @@ from surefoot.errors import OptionError
 SplitRule = Literal["auto", "steps", "paragraphs", "lines"]
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
 
+Quantization = Literal["nf4", "int8"]
+QUANTIZATIONS: tuple[Quantization, ...] = get_args(Quantization)
+
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -32,6 +35,10 @@ class ReadOptions:
             raise OptionError(f"closing={self.closing!r} has to be True or False.")
         if not isinstance(self.system, str | None):
             raise OptionError(f"system is {type(self.system).__name__}. Pass a string, or None for the model's own.")
+        try:
+            (self.system or "").encode()
+        except UnicodeEncodeError:
+            raise OptionError("system contains half of a surrogate pair, which is not a character.") from None
 
 
 DEFAULT_OPTIONS = ReadOptions()

@@ -6,8 +6,11 @@ label (`Step 3:`); spans are half-open character offsets into `Solution.text`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from surefoot.errors import InputError
 
 StepKind = Literal["body", "answer"]
 
@@ -53,3 +56,20 @@ class Solution:
     def outside_chars(self) -> int:
         """How many characters no step covers, white space at their edges not counted."""
         return sum(span.end - span.start for span in self.outside)
+
+
+def read_solution(given: Any) -> str | Sequence[str]:
+    """Returns a solution that callers may pass: a string, or a sequence of strings, one per step."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, bytes | bytearray):
+        raise InputError(f"The solution is {type(given).__name__}; decode it to str first: solution.decode().")
+    if not isinstance(given, Sequence):
+        raise InputError(f"The solution is of type {type(given).__name__}; give a str, or a list of str, one per step.")
+    for number, step in enumerate(given):
+        if not isinstance(step, str):
+            hint = " Decode it first." if isinstance(step, bytes | bytearray) else ""
+            raise InputError(
+                f"Step {number} of the list is of type {type(step).__name__}; every step must be a str.{hint}"
+            )
+    return given

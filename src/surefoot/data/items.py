@@ -1,32 +1,57 @@
-"""A pair of question and solution, as a caller gives it.
+"""Validates what callers pass to a scorer: an item is a question and a solution.
 
-The rule: what is no such pair is refused with its number, before anything is computed or sent.
+Every scorer checks its items here, before it computes or sends anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from surefoot.core.solution import read_solution
 from surefoot.errors import InputError
 
 
-def read_pair(item: Any, number: int) -> tuple[str, Any]:
-    """The question, and the solution as it was given."""
+def read_item(item: Any, number: int) -> tuple[str, str | Sequence[str]]:
+    """Returns the question and the solution of an item. Errors name the item by its `number`."""
+    try:
+        return _read(item)
+    except InputError as error:
+        raise InputError(f"Item {number}: {error}") from error
+
+
+def read_record(record: Any) -> tuple[str, str | Sequence[str]]:
+    """Returns the item in a JSON object that has `question` and either `solution` (text) or `steps` (a list)."""
+    if not isinstance(record, Mapping) or "question" not in record:
+        raise InputError("Expected an object with `question` and either `solution` or `steps`.")
+    given = [name for name in ("solution", "steps") if record.get(name) is not None]
+    if len(given) != 1:
+        problem = "both `solution` and `steps`" if given else "neither `solution` nor `steps`"
+        raise InputError(f"The object has {problem}. Give one of them.")
+    solution = record[given[0]]
+    expected, article = (list, "a list of strings") if given[0] == "steps" else (str, "a string")
+    if not isinstance(solution, expected):
+        raise InputError(f"`{given[0]}` is {type(solution).__name__}, not {article}.")
+    return _read((record["question"], solution))
+
+
+def _read(item: Any) -> tuple[str, str | Sequence[str]]:
     if not isinstance(item, tuple | list) or len(item) != 2:
-        raise InputError(f"Item {number} is not a pair of question and solution but {type(item).__name__}.")
+        raise InputError(f"Expected a pair of question and solution, got {type(item).__name__}.")
     question, given = item
     if not isinstance(question, str):
-        raise InputError(f"The question of item {number} is {type(question).__name__}, not a string.")
-    return question, given
+        raise InputError(f"The question is {type(question).__name__}, not a string.")
+    solution = read_solution(given)
+    _require_unicode("question", question)
+    _require_unicode("solution", solution if isinstance(solution, str) else "".join(solution))
+    return question, solution
 
 
-def require_unicode(number: int, **texts: str) -> None:
-    """Refuses texts of an item that no tokenizer and no JSON can hold."""
-    for name, text in texts.items():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InputError(
-                f"The {name} of item {number} holds half of a surrogate pair, which is no character. Repair it "
-                'where the text was made, or drop it: text.encode("utf-8", "ignore").decode().'
-            ) from None
+def _require_unicode(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"The {name} contains half of a surrogate pair, which is not a character. Fix it where the text was "
+            'produced, or drop it: text.encode("utf-8", "ignore").decode().'
+        ) from None

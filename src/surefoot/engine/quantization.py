@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import warnings
 from importlib.util import find_spec
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from surefoot.core.options import Quantization
 from surefoot.engine.hardware import runs_on_cpu
 from surefoot.errors import MissingDependencyError, OptionError
-
-Quantization = Literal["nf4", "int8"]
-QUANTIZATIONS: tuple[Quantization, ...] = ("nf4", "int8")
 
 
 def require(quantize: Quantization, device: torch.device) -> None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from surefoot.core.options import Quantization
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
-from surefoot.engine.quantization import Quantization, quantized_linear
+from surefoot.engine.quantization import quantized_linear
 from surefoot.errors import CheckpointError
 
 if TYPE_CHECKING:

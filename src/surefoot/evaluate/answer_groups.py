@@ -1,6 +1,6 @@
 """Which of several answers mean the same.
 
-The rule: answers are compared by `surefoot.text.equality.same_answer`, each pair once. An answer belongs to the reference if
+The rule: answers are compared by `text.equality.same_answer`, each pair once. An answer belongs to the reference if
 it means the same, else to the first answer before it that does. What could not be decided is not the same for a vote,
 and not judged against a reference.
 """

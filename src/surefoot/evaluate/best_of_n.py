@@ -28,9 +28,8 @@ from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, s
 from surefoot.evaluate.selection import NO_ANSWER, Pool
 
 if TYPE_CHECKING:
+    from surefoot.core.protocols import StepScorer
     from surefoot.core.result import Scale
-    from surefoot.scoring.score_cache import ScoreCache
-    from surefoot.scoring.scorer import Scorer
 
 RULES: Mapping[str, Callable[[aggregation.Scores], float | None]] = {
     "min": aggregation.minimum,
@@ -129,7 +128,7 @@ class BestOfNResult:
 
 
 def best_of_n(
-    scorer: Scorer | None,
+    scorer: StepScorer | None,
     rows: Rows[Rollout],
     *,
     ns: Sequence[int] | None = None,
@@ -138,7 +137,6 @@ def best_of_n(
     seed: int = 0,
     draws: int = 1000,
     vote_draws: int = 200,
-    cache: ScoreCache | None = None,
     progress: bool = False,
     name: str | None = None,
     scores: str = "scores",
@@ -172,7 +170,6 @@ def best_of_n(
             scorer,
             [(row.problem, row.solution) for row in together],
             [row.scores for row in together],
-            cache=cache,
             progress=progress,
         )
     )

@@ -24,8 +24,7 @@ from surefoot.evaluate.rows import ProcessBenchRow, Rows, as_rows, labelled_rows
 from surefoot.evaluate.scoring import name_of, scale_of, score_labelled
 
 if TYPE_CHECKING:
-    from surefoot.scoring.score_cache import ScoreCache
-    from surefoot.scoring.scorer import Scorer
+    from surefoot.core.protocols import StepScorer
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class CalibrationResult:
 
 
 def calibrate(
-    scorer: Scorer | None,
+    scorer: StepScorer | None,
     rows: Rows[ProcessBenchRow],
     *,
     method: Method = "temperature",
@@ -72,7 +71,6 @@ def calibrate(
     kind: BinKind = "width",
     seed: int = 0,
     draws: int = 1000,
-    cache: ScoreCache | None = None,
     progress: bool = False,
     name: str | None = None,
     scores: str = "scores",
@@ -93,7 +91,7 @@ def calibrate(
             f"The scores of {name_of(scorer, name)} are on the scale {scale!r}. Only probabilities can be calibrated."
         )
     asked = as_rows(rows, ProcessBenchRow, partial(labelled_rows, scores=scores if scorer is None else None))
-    found = score_labelled(scorer, asked, cache=cache, progress=progress)
+    found = score_labelled(scorer, asked, progress=progress)
     known = [known_steps(row.steps, each.scores, row.label) for row, each in zip(asked, found, strict=True)]
     if not are_probabilities(score for solution in known for score, _ in solution):
         raise InputError("A score lies outside 0..1. Only probabilities can be calibrated.")

@@ -23,9 +23,8 @@ from surefoot.evaluate.rows import TWIN, PRMBenchRow, Rows, as_rows, prmbench_ro
 from surefoot.evaluate.scoring import Scored, calibration_of, judged, name_of, scale_of, score_labelled, threshold_of
 
 if TYPE_CHECKING:
+    from surefoot.core.protocols import StepScorer
     from surefoot.core.result import Scale
-    from surefoot.scoring.score_cache import ScoreCache
-    from surefoot.scoring.scorer import Scorer
 
 CATEGORIES = {
     "simplicity": ("redundency", "circular"),
@@ -173,13 +172,12 @@ class PRMBenchResult:
 
 
 def prmbench(
-    scorer: Scorer | None,
+    scorer: StepScorer | None,
     rows: Rows[PRMBenchRow],
     *,
     threshold: float | None = None,
     seed: int = 0,
     draws: int = 1000,
-    cache: ScoreCache | None = None,
     progress: bool = False,
     name: str | None = None,
     scores: str = "scores",
@@ -192,7 +190,7 @@ def prmbench(
     bootstrap = Bootstrap(draws, seed)
     threshold = threshold_of(scorer, threshold)
     asked = as_rows(rows, PRMBenchRow, partial(prmbench_rows, scores=scores if scorer is None else None))
-    found = score_labelled(scorer, asked, cache=cache, progress=progress)
+    found = score_labelled(scorer, asked, progress=progress)
     items = list(zip(asked, found, strict=True))
     modified = [item for item in items if item[0].classification != TWIN]
     twins = [item for item in items if item[0].classification == TWIN]

@@ -25,9 +25,8 @@ from surefoot.evaluate.rows import PROCESSBENCH_SPLITS, ProcessBenchRow, Rows, a
 from surefoot.evaluate.scoring import calibration_of, judged, name_of, scale_of, score_labelled, threshold_of
 
 if TYPE_CHECKING:
+    from surefoot.core.protocols import StepScorer
     from surefoot.core.result import Scale
-    from surefoot.scoring.score_cache import ScoreCache
-    from surefoot.scoring.scorer import Scorer
 
 Outcome = Literal["right", "early", "late", "missed", "false_alarm"]
 """`early`, `late`: a step before or after the first wrong one was taken for it. `missed`: none was."""
@@ -196,14 +195,13 @@ class ProcessBenchResult:
 
 
 def processbench(
-    scorer: Scorer | None,
+    scorer: StepScorer | None,
     rows: Rows[ProcessBenchRow],
     *,
     threshold: float | None = None,
     tune_on: str | None = None,
     seed: int = 0,
     draws: int = 1000,
-    cache: ScoreCache | None = None,
     progress: bool = False,
     name: str | None = None,
     scores: str = "scores",
@@ -222,7 +220,7 @@ def processbench(
     asked = as_rows(rows, ProcessBenchRow, read)
     if tune_on is not None and tune_on not in {row.split for row in asked}:
         raise InputError(f"The threshold cannot be tuned on {tune_on!r}: no row belongs to that split.")
-    found = score_labelled(scorer, asked, cache=cache, progress=progress)
+    found = score_labelled(scorer, asked, progress=progress)
     items = [Judgement(row, each.scores, threshold, each.reason) for row, each in zip(asked, found, strict=True)]
     notes = []
     if tune_on is not None:

@@ -15,9 +15,8 @@ from surefoot.core.result import NATURAL_THRESHOLDS, Scale
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
+    from surefoot.core.protocols import StepScorer
     from surefoot.evaluate.rows import PRMBenchRow, ProcessBenchRow
-    from surefoot.scoring.score_cache import ScoreCache
-    from surefoot.scoring.scorer import Scorer
 
 READY = "ready-made scores"
 
@@ -30,22 +29,22 @@ class Scored:
     reason: str | None = None
 
 
-def name_of(scorer: Scorer | None, name: str | None) -> str:
+def name_of(scorer: StepScorer | None, name: str | None) -> str:
     """What the result calls the model."""
     return name or (READY if scorer is None else scorer.name)
 
 
-def calibration_of(scorer: Scorer | None) -> str | None:
+def calibration_of(scorer: StepScorer | None) -> str | None:
     """What the result says of the scores' calibration."""
-    return None if scorer is None or scorer.calibration is None else scorer.calibration.name
+    return None if scorer is None else scorer.calibration
 
 
-def scale_of(scorer: Scorer | None) -> Scale:
+def scale_of(scorer: StepScorer | None) -> Scale:
     """What the scores are; ready-made ones are taken for probabilities."""
     return "probability" if scorer is None else scorer.scale
 
 
-def threshold_of(scorer: Scorer | None, threshold: float | None) -> float:
+def threshold_of(scorer: StepScorer | None, threshold: float | None) -> float:
     """The threshold given, or the natural one of the scale."""
     if threshold is not None and not math.isfinite(threshold):
         raise OptionError(f"threshold={threshold} is no number that a score could be compared with. Give a finite one.")
@@ -53,18 +52,17 @@ def threshold_of(scorer: Scorer | None, threshold: float | None) -> float:
 
 
 def score_rows(
-    scorer: Scorer | None,
+    scorer: StepScorer | None,
     items: Sequence[tuple[str, str | tuple[str, ...]]],
     ready: Sequence[tuple[float | None, ...] | None],
     *,
-    cache: ScoreCache | None,
     progress: bool,
 ) -> list[Scored]:
     """Scores pairs of problem and solution; without a scorer, takes the ready-made scores."""
     if scorer is None:
         return [_ready(number, item, scores) for number, (item, scores) in enumerate(zip(items, ready, strict=True))]
     found = []
-    for (_, solution), result in zip(items, scorer.score_stream(items, progress=progress, cache=cache), strict=True):
+    for (_, solution), result in zip(items, scorer.score_stream(items, progress=progress), strict=True):
         if isinstance(solution, str):
             scores = list(result.step_scores)
         else:
@@ -76,15 +74,14 @@ def score_rows(
 
 
 def score_labelled(
-    scorer: Scorer | None,
+    scorer: StepScorer | None,
     rows: Sequence[ProcessBenchRow] | Sequence[PRMBenchRow],
     *,
-    cache: ScoreCache | None,
     progress: bool,
 ) -> list[Scored]:
     """The same for rows of labelled steps."""
     items = [(row.problem, row.steps) for row in rows]
-    return score_rows(scorer, items, [row.scores for row in rows], cache=cache, progress=progress)
+    return score_rows(scorer, items, [row.scores for row in rows], progress=progress)
 
 
 def _ready(number: int, item: tuple[str, str | tuple[str, ...]], scores: tuple[float | None, ...] | None) -> Scored:

@@ -78,13 +78,13 @@ def find_family(
 
 
 __all__ = [
-    "FAMILIES",
     "CATALOG",
+    "FAMILIES",
+    "CatalogEntry",
     "Family",
     "Golden",
-    "CatalogEntry",
-    "StepValue",
     "PromptTokenizer",
+    "StepValue",
     "find_family",
     "find_in_catalog",
     "with_options",

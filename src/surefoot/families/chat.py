@@ -17,7 +17,7 @@ LABEL = re.compile(r"[\s*]*Step\s+\d+\s*[:.]", re.IGNORECASE)
 
 
 def chatml_turn(builder: PromptBuilder, role: str, text: str, question: str | None = None) -> None:
-    """`<|im_start|>role`, a line break, the text, `<|im_end|>`, a line break. For `question` see `PromptBuilder.text`."""
+    """`<|im_start|>role`, a line break, the text, `<|im_end|>`, a line break. `question`: see `PromptBuilder.text`."""
     builder.token("<|im_start|>")
     builder.text(f"{role}\n{text}", question=None if question is None else f"{role}\n{question}")
     builder.token("<|im_end|>")

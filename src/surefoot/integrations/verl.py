@@ -8,8 +8,8 @@ an array of each key.
     +reward.custom_reward_function.reward_kwargs.model=Qwen/Qwen2.5-Math-PRM-7B
     +reward.custom_reward_function.reward_kwargs.recipe=outcome+process
 
-verl cannot pass over a sample. What it gets for one without a reward is `missing`: see `surefoot.integrations.unscored`, and
-`surefoot.integrations.verl_manager` for a way to leave such samples out of GRPO.
+verl cannot pass over a sample. What it gets for one without a reward is `missing`: see `integrations.unscored`, and
+`integrations.verl_manager` for a way to leave such samples out of GRPO.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from surefoot.core.options import ReadOptions, SplitRule
 from surefoot.errors import InputError
 from surefoot.integrations.micro_batching import Gather
 from surefoot.integrations.unscored import Missing, check_missing, number
@@ -83,14 +84,14 @@ def gather_for(
     model: Model | None = None,
     recipe: str | Reward = "seed",
     *,
-    split: str = "auto",
+    split: SplitRule = "auto",
     closing: bool = True,
     system: str | None = None,
     wait: float = 0.01,
     **load: Any,
 ) -> Gather[Asked, RewardResult]:
     """The one place of this process where samples for this model and recipe come together."""
-    source = Source(model, recipe, split=split, closing=closing, system=system, load=load)
+    source = Source(model, recipe, options=ReadOptions(split, closing, system), load=load)
     return Gather(lambda asked: source.rewards(*(list(column) for column in zip(*asked, strict=True))), wait=wait)
 
 

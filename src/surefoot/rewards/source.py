@@ -13,13 +13,14 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, wraps
-from importlib import import_module
 from numbers import Number
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
+from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
+from surefoot.core.protocols import StepScorer
 from surefoot.core.result import SolutionScore
-from surefoot.errors import InputError, MissingDependencyError, OptionError
+from surefoot.errors import InputError, OptionError
 from surefoot.rewards.reward import Reward, RewardResult, find_recipe
 
 logger = logging.getLogger("surefoot")
@@ -31,18 +32,9 @@ DEFAULT_MODEL = "Qwen/Qwen2.5-Math-PRM-7B"
 """The model of adapters that are given none, unless the variable SUREFOOT_MODEL names another."""
 
 
-class CanScore(Protocol):
-    """What an adapter asks of a scorer; `surefoot.Scorer` and the client of a server both have it."""
-
-    @property
-    def score_many(self) -> Callable[..., list[SolutionScore]]:
-        """Takes pairs of question and solution, and `split=` and the like if asked; gives scores in their order."""
-
-
-Model = str | Path | CanScore
+Model = str | Path | StepScorer
 """A hub id or folder, the address of a server (`http://...`), or anything that can score."""
 
-_USUAL = {"split": "auto", "closing": True, "system": None}
 _lock = threading.Lock()
 _shared: dict[Hashable, _Once] = {}
 
@@ -80,7 +72,7 @@ def shared(make: Callable[Given, Made]) -> Callable[Given, Made]:
     return find
 
 
-def find_scorer(model: Model | None = None, **options: Any) -> CanScore:
+def find_scorer(model: Model | None = None, **options: Any) -> StepScorer:
     """The scorer of this process for `model`: loaded with `options` when it is first asked for, then shared by all."""
     if model is None:
         model = os.environ.get("SUREFOOT_MODEL", DEFAULT_MODEL)
@@ -95,18 +87,10 @@ def find_scorer(model: Model | None = None, **options: Any) -> CanScore:
 
 
 @shared
-def _open(model: str, **options: Any) -> CanScore:
-    if not model.startswith(("http://", "https://")):
-        from surefoot.scoring.loading import load
+def _open(model: str, **options: Any) -> StepScorer:
+    from surefoot.scoring.loading import load
 
-        return load(model, **options)
-    try:
-        client = import_module("surefoot.client")
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"Asking a server needs surefoot.client, which does not import: {error}."
-        ) from error
-    return cast("CanScore", client.Client(model, **options))
+    return load(model, **options)
 
 
 def _forget() -> None:
@@ -131,22 +115,18 @@ class Source:
         model: Model | None = None,
         recipe: str | Reward = "seed",
         *,
-        split: str = "auto",
-        closing: bool = True,
-        system: str | None = None,
+        options: ReadOptions = DEFAULT_OPTIONS,
         load: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
         self.recipe = find_recipe(recipe)
-        # Only what was asked for is passed on, so that a scorer need not know every option.
-        asked = {"split": split, "closing": closing, "system": system}
-        self._how = {name: value for name, value in asked.items() if value != _USUAL[name]}
+        self.options = options
         self._load = dict(load or {})
         if model is not None and not isinstance(model, str | Path):
             find_scorer(model, **self._load)  # what does not go with a ready scorer is refused before training starts
 
     @property
-    def scorer(self) -> CanScore:
+    def scorer(self) -> StepScorer:
         """The scorer, loaded now if it was not yet."""
         return find_scorer(self.model, **self._load)
 
@@ -167,15 +147,7 @@ class Source:
         """The scores of pairs of question and solution. One that cannot be read is unscored and says why."""
         if not items:
             return []
-        scorer = self.scorer
-        try:
-            return scorer.score_many(items, **self._how)
-        except InputError as error:
-            if len(items) == 1:
-                return [SolutionScore((), getattr(scorer, "name", str(self.model)), reason=str(error))]
-        # One of them is malformed. Which one is found by halving, so that the others are still scored together.
-        middle = len(items) // 2
-        return self.scores(items[:middle]) + self.scores(items[middle:])
+        return list(self.scorer.score_stream(items, self.options, window=len(items)))
 
     def reward(self, score: SolutionScore, gold: Any) -> RewardResult:
         """The reward of a solution that is scored already."""
@@ -197,11 +169,9 @@ def compute_reward(
     *,
     model: Model | None = None,
     recipe: str | Reward = "seed",
-    split: str = "auto",
-    closing: bool = True,
-    system: str | None = None,
+    options: ReadOptions = DEFAULT_OPTIONS,
     **load: Any,
 ) -> RewardResult:
     """The reward of one solution. The model is loaded once per process; `load` holds options for `surefoot.load`."""
-    source = Source(model, recipe, split=split, closing=closing, system=system, load=load)
+    source = Source(model, recipe, options=options, load=load)
     return source.rewards([question], [solution], [gold])[0]

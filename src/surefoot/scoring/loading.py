@@ -1,41 +1,71 @@
-"""From the name of a model to a scorer.
-
-The rule: everything is decided and checked here, once: device, number format, attention, family, weights, calibration.
-What comes out only scores.
-"""
+"""From the name of a model to a scorer: a local model, a service or a vLLM server."""
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
 from collections.abc import Mapping
-from functools import partial
-from hashlib import sha256
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from surefoot.core.calibration import Calibration
-from surefoot.engine.attention import choose_attention
-from surefoot.engine.checkpoint import open_checkpoint, open_config
-from surefoot.engine.fingerprint import fingerprint
-from surefoot.engine.hardware import choose_device, choose_dtype
-from surefoot.engine.quantization import QUANTIZATIONS, Quantization, require
-from surefoot.engine.runner import Runner
-from surefoot.engine.weights import load_weights
-from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
-from surefoot.families import Family, PromptTokenizer, find_family
-from surefoot.families.mini import NAME, locate
-from surefoot.scoring.scorer import Engine, Scorer
+from surefoot.core.options import QUANTIZATIONS, Quantization
+from surefoot.core.protocols import StepScorer
+from surefoot.errors import OptionError
 
-logger = logging.getLogger("surefoot")
+if TYPE_CHECKING:
+    import torch
+
+    from surefoot.scoring.score_cache import ScoreCache
+
+DEFAULT_MODEL = "mini"
+VLLM_SCHEMES = ("vllm+http://", "vllm+https://")
+SERVICE_SCHEMES = ("http://", "https://")
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a model is loaded into this process. For the meaning of each option see `load`."""
+
+    quantize: Quantization | None = None
+    quantize_fallback: bool = False
+    dtype: str | torch.dtype = "auto"
+    device: str | torch.device = "auto"
+    attention: str = "auto"
+    compile: bool | Literal["auto"] = "auto"
+    revision: str | None = None
+    family: str | None = None
+    family_options: Mapping[str, Any] | None = None
+    base: str | Path | None = None
+    max_tokens: int | None = None
+    calibration: str | Path | Calibration | None = None
+    cache: str | Path | ScoreCache | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.quantize is not None and self.quantize not in QUANTIZATIONS:
+            raise OptionError(
+                f"quantize={self.quantize!r} is not supported. Choose one of: {', '.join(QUANTIZATIONS)}, or None."
+            )
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise OptionError(
+                f"max_tokens={self.max_tokens} leaves no room. Pass a number above 0, or None for the context."
+            )
+        if self.compile not in (True, False, "auto"):
+            raise OptionError(f"compile={self.compile!r} is not supported. Choose True, False or 'auto'.")
+        if self.compile is True and self.quantize == "int8":
+            raise OptionError('compile=True and quantize="int8" exclude each other: 8-bit kernels cannot be compiled.')
+
+    def changed(self, *except_for: str) -> list[str]:
+        """The names of the options that differ from their defaults."""
+        return [
+            field.name
+            for field in fields(self)
+            if field.name not in except_for and getattr(self, field.name) != field.default
+        ]
 
 
 def load(
-    model: str | Path = NAME,
+    model: str | Path = DEFAULT_MODEL,
     *,
     quantize: Quantization | None = None,
     quantize_fallback: bool = False,
@@ -49,118 +79,74 @@ def load(
     base: str | Path | None = None,
     max_tokens: int | None = None,
     calibration: str | Path | Calibration | None = None,
-) -> Scorer:
-    """Loads a PRM once; the scorer can then be called as often as needed.
-
-    `model` is a folder, a hub id, or `mini`: the small model that comes with this package. Its family is known by the
-    name or by config.json; where it is not, `family` names it. `family_options` change how the family is asked and
-    read. `base` is the model that LoRA weights belong to, if not the one that they name. `max_tokens` lowers the limit
-    on a prompt's length, which is the model's context.
-    `quantize_fallback` loads the model unquantised, with a warning, where the quantisation cannot be done. `compile`
-    compiles the forward pass: "auto" does so for long jobs in half precision on the CPU, where it wins most.
-    `calibration`, a file of `surefoot calibrate` or what is in it, is applied to every step score.
-    """
-    if quantize is not None and quantize not in QUANTIZATIONS:
-        raise OptionError(f"quantize={quantize!r} is not offered. Choose one of: {', '.join(QUANTIZATIONS)}, or None.")
-    if max_tokens is not None and max_tokens < 1:
-        raise OptionError(f"max_tokens={max_tokens} leaves no room. Give a number above 0, or None for the context.")
-    if compile not in (True, False, "auto"):
-        raise OptionError(f"compile={compile!r} is not offered. Choose True, False or 'auto'.")
-    if compile is True and quantize == "int8":
-        raise OptionError('compile=True and quantize="int8" do not go together: 8-bit kernels cannot be compiled.')
-    if isinstance(calibration, str | Path):
-        calibration = Calibration.read(calibration)
-    where = choose_device(device)
-    if quantize is not None:
-        try:
-            require(quantize, where)
-        except (MissingDependencyError, OptionError) as error:
-            if not quantize_fallback:
-                raise
-            logger.warning("Loading without quantisation, as quantize_fallback allows: %s", error)
-            quantize = None
-    number = choose_dtype(dtype, where)
-    how = choose_attention(attention, where, number)
-    checkpoint = open_checkpoint(locate(model), revision, base)
-    kind = find_family(checkpoint.config.get("architectures") or [], family, model=str(model), options=family_options)
-    opened = [checkpoint]
-    if kind.second_model is not None:
-        opened.append(open_checkpoint(kind.second_model))
-        if opened[1].config.get("vocab_size") != checkpoint.config.get("vocab_size"):
-            raise CheckpointError(
-                f"{kind.second_model} has another vocabulary than {model}, so the two cannot be compared."
-            )
-    # The family's options are part of what is computed: which words are read, and how.
-    loaded = {"family": repr(kind), "dtype": str(number), "quantize": quantize or "none"}
-    marks = [fingerprint(each, **loaded) for each in opened]
-    mark = marks[0] if len(marks) == 1 else sha256(" ".join(marks).encode()).hexdigest()
-    if calibration is not None:
-        calibration.check(str(model), mark)
-    runners, limit = [], max_tokens or sys.maxsize
-    for each in opened:
-        weights = load_weights(
-            each,
-            prefix=kind.backbone_prefix,
-            head_shapes=kind.head_shapes(each.config),
-            unused=kind.unused_tensors,
-            dtype=number,
-            device=where,
-            attention=how,
-            quantize=quantize,
-            # The tokenizer takes a second to build: a checkpoint that does not fit is refused before.
-            keep=lambda name, tensor: kind.keep(
-                PromptTokenizer.from_folder(*checkpoint.tokenizer_folders), name, tensor
-            ),
-            head_dtype=number if kind.head_in_model_dtype else torch.float32,
-        )
-        logger.info(
-            "Loaded %s: family %s, %s, quantisation %s, attention %s, on %s, %.2f GB of weights.",
-            model if each is checkpoint else kind.second_model,
-            kind.name,
-            str(number).removeprefix("torch."),
-            quantize or "none",
-            how,
-            where,
-            weights.bytes / 1e9,
-        )
-        runner = Runner(
-            weights.backbone,
-            partial(_read, kind, weights.head),
-            device=where,
-            dtype=number,
-            attention_name=how,
-            compile=False if quantize == "int8" else compile,
-        )
-        runners.append(runner)
-        limit = min(limit, weights.context)
-    tokenizer = PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
-    return Scorer(str(model), kind, tokenizer, runners, limit, mark, calibration)
-
-
-def _read(family: Family, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor | None) -> Tensor:
-    return family.read(head, hidden) if targets is None else family.read_targets(head, hidden, targets)
-
-
-def with_engine(
-    model: str | Path,
-    engine: Engine,
-    *,
-    identity: str,
+    cache: str | Path | ScoreCache | None = None,
     name: str | None = None,
-    revision: str | None = None,
-    family: str | None = None,
-    max_tokens: int | None = None,
-) -> Scorer:
-    """A scorer that splits, renders and reports here, and whose numbers come from `engine`. No weights are read.
+    tokenizer: str | Path | None = None,
+    served_name: str | None = None,
+    api_key: str | None = None,
+    timeout: float | None = None,
+    patience: float | None = None,
+) -> StepScorer:
+    """Loads a PRM once; call the scorer as often as needed.
 
-    `model` is the folder or hub id whose config.json and tokenizer the engine's model has. `identity` tells engines
-    apart whose numbers may differ: it is part of the fingerprint, by which scores are kept and calibrations belong.
+        scorer = surefoot.load()                                   # mini, the model inside the package
+        scorer = surefoot.load("Qwen/Qwen2.5-Math-PRM-7B", quantize="nf4")
+        scorer = surefoot.load("http://127.0.0.1:8000")            # a service: surefoot serve
+        scorer = surefoot.load("vllm+http://127.0.0.1:8001")       # a vLLM server with a pooling model
+
+    `model` is a folder, a hub id, `mini`, or the address of a service or a vLLM server.
+
+    Options for a model in this process: `quantize` stores weights in 4 or 8 bits; with `quantize_fallback` the model is
+    loaded unquantized, with a warning, where that is not possible. `dtype`, `device` and `attention` choose themselves.
+    `compile` compiles the forward pass; "auto" does so for long jobs in half precision on the CPU. The family is
+    found by the model's name or its config.json; otherwise name it with `family`. `family_options` change how the
+    family prompts and reads. `base` is the base model of LoRA weights, if not the one that they name. `max_tokens`
+    lowers the longest prompt below the model's context. `calibration`, a file of `surefoot calibrate` or its content,
+    is applied to every score. `cache`, a file or a `ScoreCache`, stores scores so that they are computed only once.
+    `name` is what results call the model, if not `model`.
+
+    Options for a server: `served_name` chooses one of several served models; `api_key`, `timeout` and `patience` are
+    those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,
+    if the server's own path is not readable here; `max_tokens`, `calibration` and `cache` work as above.
     """
-    folder, config = open_config(locate(model), revision)
-    kind = find_family(config.get("architectures") or [], family, model=str(model))
-    context = int(config.get("max_position_embeddings") or 4096)
-    mark = sha256(
-        f"{type(engine).__name__} {identity} {json.dumps(config, sort_keys=True)} {kind!r}".encode()
-    ).hexdigest()
-    limit = min(context, max_tokens or context)
-    return Scorer(name or str(model), kind, PromptTokenizer.from_folder(folder), [engine], limit, mark)
+    options = LoadOptions(
+        quantize=quantize,
+        quantize_fallback=quantize_fallback,
+        dtype=dtype,
+        device=device,
+        attention=attention,
+        compile=compile,
+        revision=revision,
+        family=family,
+        family_options=family_options,
+        base=base,
+        max_tokens=max_tokens,
+        calibration=calibration,
+        cache=cache,
+        name=name,
+    )
+    server: dict[str, Any] = {"served_name": served_name, "api_key": api_key, "timeout": timeout, "patience": patience}
+    server = {name: value for name, value in server.items() if value is not None}
+    if isinstance(model, str) and model.startswith(VLLM_SCHEMES):
+        from surefoot.scoring.remote import load_vllm
+
+        _reject(model, options.changed("max_tokens", "calibration", "cache", "name", "revision", "family"))
+        return load_vllm(model.removeprefix("vllm+"), options, tokenizer=tokenizer, **server)
+    if isinstance(model, str) and model.startswith(SERVICE_SCHEMES):
+        from surefoot.client import Client
+
+        _reject(model, [*options.changed(), *(["tokenizer"] if tokenizer is not None else [])])
+        return Client(model, model=server.pop("served_name", None), **server)
+    if server or tokenizer is not None:
+        wrong = ", ".join([*server, *(["tokenizer"] if tokenizer is not None else [])])
+        raise OptionError(f"{wrong}: only for a server (http://... or vllm+http://...), and the model is {model}.")
+    from surefoot.scoring.local import load_local
+
+    return load_local(model, **vars(options))
+
+
+def _reject(model: str, names: list[str]) -> None:
+    if names:
+        raise OptionError(
+            f"{', '.join(names)}: not for a model behind {model}. Leave it out, or start the server with it."
+        )

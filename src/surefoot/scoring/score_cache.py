@@ -56,7 +56,10 @@ def default_place() -> Path:
 
 
 class ScoreCache:
-    """Scores by content, in one SQLite file. Give it to `scorer.score_many` or `score_stream` as `cache`."""
+    """Scores by content, in one SQLite file.
+
+    scorer = surefoot.load("mini", cache=ScoreCache("scores.sqlite"))
+    """
 
     def __init__(self, place: str | Path | None = None) -> None:
         self.place = default_place() if place is None else Path(place).expanduser()
@@ -198,6 +201,11 @@ class ScoreCache:
                 raise CacheError(
                     f"The score cache {self.place} cannot be made ({error}). Name another file."
                 ) from error
+
+
+def as_score_cache(given: str | Path | ScoreCache | None) -> ScoreCache | None:
+    """Opens a score cache by its path, unless it is open already."""
+    return ScoreCache(given) if isinstance(given, str | Path) else given
 
 
 def _key(fingerprint: str, prompt: Prompt) -> bytes:

@@ -1,49 +1,43 @@
-"""Scoring for search: candidates of one question that grow step by step.
+"""Search over candidate solutions of one question that grow step by step.
 
-The rule: a candidate costs the tokens that no remembered candidate has; its scores are those that it would get from
-scratch.
+A candidate costs only the tokens that no cached candidate shares; its scores equal those computed from scratch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from surefoot.core.options import ReadOptions
+from surefoot.core.prompt import Prompt
 from surefoot.core.result import SolutionScore
 from surefoot.engine.kv_cache import TreeCache
 from surefoot.errors import InputError
-
-if TYPE_CHECKING:
-    from surefoot.scoring.scorer import Scorer
+from surefoot.scoring.engines import join_columns
+from surefoot.scoring.pipeline import Pipeline, Row
 
 
 class Session:
-    """One question being searched. Made by `Scorer.session`."""
+    """A search over one question. Created by `Scorer.session`."""
 
-    def __init__(
-        self, scorer: Scorer, question: str, caches: Sequence[TreeCache], *, split: str, system: str | None
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, question: str, caches: Sequence[TreeCache], options: ReadOptions) -> None:
+        if not isinstance(question, str):
+            raise InputError(f"The question is {type(question).__name__}, not a string.")
         self.question = question
-        self._scorer = scorer
-        self._caches = tuple(caches)
-        self._split = split
-        self._system = system
+        self.caches = tuple(caches)
+        """One KV cache per model."""
+        self._pipeline = pipeline
+        self._options = options
 
     @property
     def computed_tokens(self) -> int:
-        """Tokens that the model had to read so far, over all calls."""
-        return sum(cache.computed for cache in self._caches)
+        """Tokens that the model has computed so far, over all calls."""
+        return sum(cache.computed for cache in self.caches)
 
     def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
-        """Scores candidate solutions, finished or not, each as text or as a list of steps."""
+        """Scores candidates, finished or not, each as text or as a list of steps."""
         if isinstance(prefixes, str):
-            raise InputError("session.score() takes a list of candidates. For one candidate give a list of one.")
-        from surefoot.scoring.scorer import side_by_side
+            raise InputError("session.score() takes a list of candidates. For one candidate pass a list of one.")
+        return self._pipeline.run(self._compute, [(self.question, prefix) for prefix in prefixes], self._options)
 
-        return self._scorer.score_with(
-            lambda prompts: side_by_side([cache.scores(prompts) for cache in self._caches]),
-            [(self.question, prefix) for prefix in prefixes],
-            split=self._split,
-            closing=True,
-            system=self._system,
-        )
+    def _compute(self, prompts: Sequence[Prompt]) -> Sequence[Row]:
+        return join_columns([cache.scores(prompts) for cache in self.caches])

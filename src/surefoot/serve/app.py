@@ -26,7 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from surefoot.core.options import SPLIT_RULES
+from surefoot.core.options import SPLIT_RULES, ReadOptions
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
 from surefoot.rewards.get_reward import GetReward
@@ -152,9 +152,7 @@ async def _work(
 
 async def _score(state: ServiceState, body: ScoreRequest, request: Request) -> Answer:
     service = _checked(state, body.model, body.items)
-    results = await service.score(
-        [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
-    )
+    results = await service.score([item.pair for item in body.items], body.read_options)
 
     def written() -> bytes:
         return _encoded({"results": [result.to_dict(body.threshold) for result in results]})
@@ -165,9 +163,7 @@ async def _score(state: ServiceState, body: ScoreRequest, request: Request) -> A
 async def _reward(state: ServiceState, body: RewardRequest, request: Request) -> Answer:
     recipe = _recipe(body.recipe)
     service = _checked(state, body.model, body.items)
-    results = await service.score(
-        [item.pair for item in body.items], split=body.split, closing=body.closing, system=body.system
-    )
+    results = await service.score([item.pair for item in body.items], body.read_options)
     rewards = [
         await service.in_turn(partial(recipe, result, item.gold))
         for result, item in zip(results, body.items, strict=True)
@@ -196,7 +192,8 @@ async def _get_reward(state: ServiceState, body: GetRewardRequest, request: Requ
     service = _checked(state, asked.get("model"), body.query)
     reward = GetReward(service.scorer, recipe, missing=instead)
     samples = reward.samples(body.model_dump())
-    results = await service.score([(one.question, one.response) for one in samples if one.lack is None], split=split)
+    options = ReadOptions(split=split)
+    results = await service.score([(one.question, one.response) for one in samples if one.lack is None], options)
     scores = iter(results)
     rewards = [
         reward.unread(one, service.scorer.name)
@@ -297,6 +294,8 @@ def _card(state: ServiceState, service: Service) -> Data:
         "max_model_len": scorer.max_tokens,
         "family": scorer.family.name,
         "fingerprint": scorer.fingerprint,
+        "scale": scorer.scale,
+        "calibration": scorer.calibration,
     }
 
 

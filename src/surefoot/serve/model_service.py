@@ -14,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.prompt import Prompt
 from surefoot.core.protocols import Item
 from surefoot.core.result import SolutionScore
 from surefoot.errors import InputError, SurefootError, UnreachableError
-from surefoot.scoring.scorer import Job, Scorer
+from surefoot.scoring.pipeline import NOT_COMPUTED, Prepared, PreparedSolution, prompts_of
+from surefoot.scoring.scorer import Scorer
 from surefoot.serve.scheduler import Row, Scheduler, Slice
 from surefoot.serve.settings import Settings
 
@@ -27,10 +29,9 @@ logger = logging.getLogger("surefoot.serve")
 CHUNK_ITEMS = 32
 CHUNK_CHARS = 32_768
 RECIPES = 4
-"""Recipes that may run at a time: comparing answers takes processes of their own, and not many (`text.math_verify_pool`)."""
+"""Recipes that may run at a time: comparing answers takes processes of their own, and not many (`math_verify_pool`)."""
 FEW_STEPS = 64
 """Steps whose results are made on the spot: handing them to a thread would take longer."""
-ENGINE_FAILED = "The engine could not compute this item. The log of the service says why."
 
 Answer = TypeVar("Answer")
 
@@ -40,6 +41,7 @@ class Service:
 
     def __init__(self, scorer: Scorer, settings: Settings, observe: Callable[[Slice], None] | None = None) -> None:
         self.scorer = scorer
+        self._pipeline = scorer.pipeline
         self.scheduler = Scheduler(
             scorer.compute,
             name=scorer.name,
@@ -58,22 +60,20 @@ class Service:
         self._recipes.shutdown()
         self._threads.shutdown()
 
-    async def score(
-        self, items: Sequence[Item], *, split: str = "auto", closing: bool = True, system: str | None = None
-    ) -> list[SolutionScore]:
-        """Like `Scorer.score_many`; an item that cannot be scored has its reason in its place."""
-        jobs: list[Job | InputError] = []
+    async def score(self, items: Sequence[Item], options: ReadOptions = DEFAULT_OPTIONS) -> list[SolutionScore]:
+        """Scores items like `Scorer.score_many`; an item that cannot be scored has a reason instead."""
+        started = time.perf_counter()
+        prepared: list[Prepared] = []
         with self.scheduler.expecting():
             for chunk in _chunks(items, min(CHUNK_CHARS, self._max_item_chars)):
-                prepare = partial(self.scorer.prepare, split=split, closing=closing, system=system, first=len(jobs))
-                too_long = self._too_long(chunk, len(jobs))
-                jobs += [too_long] if too_long else await self.in_thread(partial(prepare, chunk))
-        good = [job for job in jobs if isinstance(job, Job)]
-        started = time.monotonic()
-        rows = await self.compute([prompt for job in good for prompt in job.readable])
-        per_token = (time.monotonic() - started) / max(1, sum(job.tokens for job in good))
-        finish = partial(self.finish, jobs, rows, per_token)
-        return finish() if sum(len(job.solution.steps) for job in good) <= FEW_STEPS else await self.in_thread(finish)
+                first = len(prepared)
+                prepare = partial(self._pipeline.prepare, chunk, options, first=first, keep_going=True)
+                too_long = self._too_long(chunk, first)
+                prepared += [too_long] if too_long else await self.in_thread(prepare)
+        rows = await self.compute(prompts_of(prepared))
+        finish = partial(self._pipeline.finish, prepared, rows, time.perf_counter() - started)
+        steps = sum(len(each.solution.steps) for each in prepared if isinstance(each, PreparedSolution))
+        return finish() if steps <= FEW_STEPS else await self.in_thread(finish)
 
     def _too_long(self, chunk: list[Item], number: int) -> InputError | None:
         """Whether this is a text that would take long to split and to encode, whatever the model reads of it."""
@@ -83,21 +83,6 @@ class Service:
         return InputError(
             f"Item {number} has {size} characters, and this service reads at most {self._max_item_chars}. Shorten it."
         )
-
-    def finish(self, jobs: list[Job | InputError], rows: list[Row], per_token: float) -> list[SolutionScore]:
-        """Results of jobs and the rows of those among them that are no errors."""
-        waiting = iter(rows)
-
-        def result(job: Job | InputError) -> SolutionScore:
-            if isinstance(job, InputError):
-                return self.scorer.unscored(str(job))
-            found = [next(waiting) for _ in job.readable]
-            numbers = [row for row in found if isinstance(row, list)]
-            if len(numbers) < len(found):
-                return self.scorer.unscored(ENGINE_FAILED)
-            return self.scorer.finish(job, numbers, per_token * job.tokens)
-
-        return [result(job) for job in jobs]
 
     async def compute(self, prompts: Sequence[Prompt]) -> list[Row]:
         """The numbers of the prompts. Cancelling this gives the place in the queue to others."""
@@ -109,7 +94,7 @@ class Service:
         prompts: list[Prompt] = []
         for number, given in enumerate(inputs):
             try:
-                prompt = await self.in_thread(partial(self.scorer.rendered, given))
+                prompt = await self.in_thread(partial(self._pipeline.parse_prompt, given))
             except InputError as error:
                 raise InputError(f"Input {number}: {error}") from error
             if len(prompt.ids) > self.scorer.max_tokens:
@@ -120,7 +105,7 @@ class Service:
         rows = await self.compute([prompt.cut(len(prompt.ids)) for prompt in prompts])
         for row in rows:
             if isinstance(row, Exception):
-                raise SurefootError(ENGINE_FAILED) from row
+                raise SurefootError(NOT_COMPUTED) from row
         return prompts, [row for row in rows if isinstance(row, list)]
 
     async def in_thread(self, work: Callable[[], Answer]) -> Answer:

@@ -20,7 +20,9 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-SplitRule = Literal["auto", "steps", "paragraphs", "lines"]
+from surefoot.core.options import ReadOptions, SplitRule
+from surefoot.core.result import Scale
+
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Label = str | int | Annotated[float, Field(allow_inf_nan=False)] | None
 MANY_MISTAKES = 100
@@ -65,6 +67,10 @@ class _Scoring(_Request):
     closing: bool = Field(True, description="Whether a stated final answer becomes a step of its own.")
     system: str | None = Field(None, description="Replaces the system message of the model's family.")
     timeout: Seconds | None = Field(None, description="Seconds after which the answer is no longer wanted.")
+
+    @property
+    def read_options(self) -> ReadOptions:
+        return ReadOptions(self.split, self.closing, self.system)
 
 
 class ScoreRequest(_Scoring):
@@ -246,7 +252,9 @@ class ModelCard(BaseModel):
     owned_by: Literal["surefoot"] = "surefoot"
     max_model_len: int = Field(description="The longest prompt in tokens.")
     family: str
-    fingerprint: str = Field(description="What the model computes, as a hash: equal ones give equal scores.")
+    fingerprint: str = Field(description="A hash of what the model computes: equal fingerprints mean equal scores.")
+    scale: Scale = Field(description="What the scores are.")
+    calibration: str | None = Field(description="The calibration that every score goes through.")
 
 
 class ModelList(BaseModel):

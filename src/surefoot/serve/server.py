@@ -93,17 +93,16 @@ def load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
 
 
 def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
+    from surefoot.scoring.loading import load
+    from surefoot.scoring.scorer import Scorer
+
     scorers = []
     for source in sources:
-        if source.vllm is None:
-            from surefoot.scoring.loading import load
-
-            scorer = load(source.place, **source.options)
-        else:
-            from surefoot.scoring.vllm import scorer_on_vllm
-
-            scorer = scorer_on_vllm(source.vllm, source.place, max_tokens=source.options.get("max_tokens"))
-        scorer.name = source.served_name
+        scorer = load(source.place, name=source.served_name, **source.options)
+        if not isinstance(scorer, Scorer):
+            raise OptionError(
+                f"{source.place} is a service already. Serve a folder, a hub id or a vllm+http:// address."
+            )
         scorers.append(scorer)
     return scorers
 

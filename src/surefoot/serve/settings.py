@@ -21,8 +21,6 @@ class ModelSource:
 
     place: str
     name: str | None = None
-    vllm: str | None = None
-    """The address of a vLLM server that computes; then only config and tokenizer are read from `place`."""
     options: dict[str, Any] = field(default_factory=dict)
     """Passed on to `surefoot.load`."""
 

@@ -54,7 +54,7 @@ def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
 
     math-verify runs in a child process that is killed once `timeout` seconds have passed, so the limit holds for any
     input, in any thread, without signals. Starting a worker and waiting for a free one are not charged to `timeout`;
-    each has a limit of its own (see `surefoot.text.math_verify_pool`), so that no thread waits for ever. Answers longer than
+    each has a limit of its own (see `math_verify_pool`), so that no thread waits for ever. Answers longer than
     2,000 characters that are not equal as text give None at once.
     """
     require_text(a, "same_answer() compares two strings")

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from surefoot.core.options import SPLIT_RULES
-from surefoot.core.solution import Solution, Span, Step
-from surefoot.errors import InputError, OptionError
+from surefoot.core.solution import Solution, Span, Step, read_solution
+from surefoot.errors import OptionError
 from surefoot.text.answers import (
     Answer,
     answer_in_passing,
@@ -46,9 +46,8 @@ def split(solution: str | Sequence[str], rule: str = "auto", *, closing: bool = 
     """
     if rule not in SPLIT_RULES:
         raise OptionError(f"rule is {rule!r}; choose one of {', '.join(SPLIT_RULES)}.")
-    if isinstance(solution, str):
-        return _split_text(solution, rule, closing)
-    return _ready_steps(solution)
+    solution = read_solution(solution)
+    return _split_text(solution, rule, closing) if isinstance(solution, str) else _ready_steps(solution)
 
 
 def _split_text(text: str, rule: str, closing: bool) -> Solution:
@@ -130,21 +129,7 @@ def _trimmed(text: str, start: int, end: int) -> Span:
     return Span(start, start + len(bare))
 
 
-def _ready_steps(solution: object) -> Solution:
-    if isinstance(solution, (bytes, bytearray)):
-        raise InputError(f"The solution is {type(solution).__name__}; decode it to str first: solution.decode().")
-    if not isinstance(solution, Sequence):
-        raise InputError(
-            f"The solution is of type {type(solution).__name__}; give a str, or a list of str, one a step."
-        )
-    pieces: list[str] = []
-    for at, piece in enumerate(solution):
-        if not isinstance(piece, str):
-            hint = " Decode it first." if isinstance(piece, (bytes, bytearray)) else ""
-            raise InputError(
-                f"Step {at} of the list is of type {type(piece).__name__}; every step must be a str.{hint}"
-            )
-        pieces.append(piece)
+def _ready_steps(pieces: Sequence[str]) -> Solution:
     text = "\n\n".join(pieces)
     steps = []
     start = 0

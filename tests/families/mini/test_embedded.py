@@ -13,6 +13,7 @@ import surefoot
 from surefoot.cli.main import main
 from surefoot.families import find_in_catalog
 from surefoot.families import mini as package
+from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
 
 FOUR_STEPS = [
@@ -34,8 +35,8 @@ def test_it_is_what_loads_without_a_name(mini: surefoot.Scorer) -> None:
 def test_a_folder_of_that_name_does_not_take_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_qwen_checkpoint(tmp_path / "mini")
     monkeypatch.chdir(tmp_path)
-    assert surefoot.load("mini").family.name == "mini"
-    assert surefoot.load("./mini").family.name == "qwen"
+    assert load_local("mini").family.name == "mini"
+    assert load_local("./mini").family.name == "qwen"
 
 
 def test_the_known_row_has_its_size() -> None:

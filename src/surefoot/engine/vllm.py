@@ -1,0 +1,102 @@
+"""A vLLM server as an engine: token ids go out, scores come back.
+
+vLLM is sent token ids, so that no text can spell a marker, and has to return two classes per marker. Its scores move a
+little with the composition of its batches (about 0.01 in bfloat16), and it computes shared tokens more than once.
+
+Start the server with: python -m vllm.entrypoints.openai.api_server --model MODEL --runner pooling
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from surefoot.client.transport import Transport
+from surefoot.core.prompt import Prompt
+from surefoot.errors import OptionError, ServiceError
+
+PART_TOKENS = 32_768
+"""The most tokens per request to vLLM, unless a single prompt has more."""
+
+
+class VllmEngine:
+    """Computes prompts with vLLM's `/pooling` endpoint."""
+
+    def __init__(self, transport: Transport, model: str) -> None:
+        self._transport = transport
+        self._model = model
+
+    def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> list[torch.Tensor]:
+        """Returns the scores at the reads of each prompt."""
+        rows = [torch.empty(0) for _ in prompts]
+        for part in _parts(prompts):
+            for place, row in zip(part, self._pooled([prompts[place] for place in part]), strict=True):
+                rows[place] = row
+            if done is not None:
+                done(len(part))
+        return rows
+
+    def _pooled(self, prompts: list[Prompt]) -> list[torch.Tensor]:
+        body = {
+            "model": self._model,
+            "input": [list(prompt.ids) for prompt in prompts],
+            "task": "token_classify",
+            "encoding_format": "float",
+        }
+        reply = self._transport.ask("POST", "/pooling", body)
+        try:
+            data = sorted(reply["data"], key=lambda row: row["index"])
+            rows = [torch.tensor(row["data"], dtype=torch.float32).reshape(-1, 2)[:, 1] for row in data]
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ServiceError("vLLM's reply does not have two classes per step. Does it serve a PRM?") from error
+        if [len(row) for row in rows] != [len(prompt.reads) for prompt in prompts]:
+            raise ServiceError(
+                "vLLM returned a different number of scores than there are steps. Does it serve this model?"
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model that a vLLM server offers."""
+
+    name: str
+    path: str
+    """The folder or hub id that the server loaded, as the server sees it."""
+    max_tokens: int
+
+
+def served_model(transport: Transport, name: str | None = None) -> ServedModel:
+    """Asks a vLLM server for its model; `name` chooses one of several."""
+    reply = transport.ask("GET", "/v1/models")
+    try:
+        cards: dict[str, Any] = {card["id"]: card for card in reply["data"]}
+        limits = {name: int(card["max_model_len"]) for name, card in cards.items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ServiceError("The server's list of models cannot be read. Is it a vLLM server?") from error
+    if name is None and len(cards) == 1:
+        name = next(iter(cards))
+    if name is None or name not in cards:
+        raise OptionError(
+            f"The server offers {', '.join(cards) or 'no models'}. Choose one with served_name, or serve only one."
+        )
+    return ServedModel(name, str(cards[name].get("root") or name), limits[name])
+
+
+def _parts(prompts: Sequence[Prompt]) -> Iterator[list[int]]:
+    """Splits the positions of prompts that have reads into requests of at most PART_TOKENS."""
+    part: list[int] = []
+    tokens = 0
+    for place, prompt in enumerate(prompts):
+        if not prompt.reads:
+            continue
+        if part and tokens + len(prompt.ids) > PART_TOKENS:
+            yield part
+            part, tokens = [], 0
+        part.append(place)
+        tokens += len(prompt.ids)
+    if part:
+        yield part

@@ -1,0 +1,118 @@
+"""Loads a model into this process.
+
+Everything is decided and checked here, once: device, dtype, attention, family, weights, calibration.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surefoot.core.calibration import Calibration
+from surefoot.engine.attention import choose_attention
+from surefoot.engine.checkpoint import open_checkpoint
+from surefoot.engine.fingerprint import fingerprint
+from surefoot.engine.hardware import choose_device, choose_dtype
+from surefoot.engine.quantization import require
+from surefoot.engine.runner import Runner
+from surefoot.engine.weights import load_weights
+from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
+from surefoot.families import Family, PromptTokenizer, find_family
+from surefoot.families.mini import locate
+from surefoot.scoring.loading import DEFAULT_MODEL, LoadOptions
+from surefoot.scoring.pipeline import Pipeline
+from surefoot.scoring.score_cache import as_score_cache
+from surefoot.scoring.scorer import Scorer
+
+logger = logging.getLogger("surefoot")
+
+
+def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
+    """Loads a folder, a hub id or `mini`. The options are those of `LoadOptions`; see also `surefoot.load`."""
+    options = LoadOptions(**given)
+    calibration = as_calibration(options.calibration)
+    quantize = options.quantize
+    where = choose_device(options.device)
+    if quantize is not None:
+        try:
+            require(quantize, where)
+        except (MissingDependencyError, OptionError) as error:
+            if not options.quantize_fallback:
+                raise
+            logger.warning("Loading without quantization, as quantize_fallback allows: %s", error)
+            quantize = None
+    number = choose_dtype(options.dtype, where)
+    how = choose_attention(options.attention, where, number)
+    checkpoint = open_checkpoint(locate(model), options.revision, options.base)
+    architectures = checkpoint.config.get("architectures") or []
+    kind = find_family(architectures, options.family, model=str(model), options=options.family_options)
+    opened = [checkpoint]
+    if kind.second_model is not None:
+        opened.append(open_checkpoint(kind.second_model))
+        if opened[1].config.get("vocab_size") != checkpoint.config.get("vocab_size"):
+            raise CheckpointError(
+                f"{kind.second_model} has another vocabulary than {model}, so the two cannot be compared."
+            )
+    # The family's options are part of what is computed: which words are read, and how.
+    loaded = {"family": repr(kind), "dtype": str(number), "quantize": quantize or "none"}
+    marks = [fingerprint(each, **loaded) for each in opened]
+    mark = marks[0] if len(marks) == 1 else sha256(" ".join(marks).encode()).hexdigest()
+    if calibration is not None:
+        calibration.check(str(model), mark)
+    runners, limit = [], options.max_tokens or sys.maxsize
+    for each in opened:
+        weights = load_weights(
+            each,
+            prefix=kind.backbone_prefix,
+            head_shapes=kind.head_shapes(each.config),
+            unused=kind.unused_tensors,
+            dtype=number,
+            device=where,
+            attention=how,
+            quantize=quantize,
+            # The tokenizer takes a second to build: a checkpoint that does not fit is refused before.
+            keep=lambda name, tensor: kind.keep(
+                PromptTokenizer.from_folder(*checkpoint.tokenizer_folders), name, tensor
+            ),
+            head_dtype=number if kind.head_in_model_dtype else torch.float32,
+        )
+        logger.info(
+            "Loaded %s: family %s, %s, quantization %s, attention %s, on %s, %.2f GB of weights.",
+            model if each is checkpoint else kind.second_model,
+            kind.name,
+            str(number).removeprefix("torch."),
+            quantize or "none",
+            how,
+            where,
+            weights.bytes / 1e9,
+        )
+        runner = Runner(
+            weights.backbone,
+            partial(_read, kind, weights.head),
+            device=where,
+            dtype=number,
+            attention_name=how,
+            compile=False if quantize == "int8" else options.compile,
+        )
+        runners.append(runner)
+        limit = min(limit, weights.context)
+    tokenizer = PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
+    pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration)
+    return Scorer(pipeline, runners, mark, as_score_cache(options.cache))
+
+
+def _read(family: Family, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor | None) -> Tensor:
+    return family.read(head, hidden) if targets is None else family.read_targets(head, hidden, targets)
+
+
+def as_calibration(given: str | Path | Calibration | None) -> Calibration | None:
+    """Reads a calibration from its file, unless it is one already."""
+    return Calibration.read(given) if isinstance(given, str | Path) else given

@@ -1,0 +1,223 @@
+"""The pipeline behind every model: prepare items, compute their prompts, finish the results.
+
+Scorers, search sessions and the service share `prepare` and `finish` and differ only in what computes the prompts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surefoot.core.calibration import Calibration
+from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
+from surefoot.core.prompt import Prompt
+from surefoot.core.protocols import Item
+from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
+from surefoot.core.solution import Solution
+from surefoot.data.items import read_item
+from surefoot.errors import InputError, OptionError
+from surefoot.families import Family, PromptTokenizer, StepValue
+from surefoot.text.split import split
+
+Row = Tensor | list[Any] | Exception
+"""The numbers at the reads of one prompt, or why there are none."""
+
+Compute = Callable[[Sequence[Prompt]], Sequence[Row]]
+
+NOT_COMPUTED = "The model could not compute this solution. The log says why."
+
+
+@dataclass(frozen=True)
+class PreparedSolution:
+    """One item, split and encoded, and the part of it that fits the model's context."""
+
+    solution: Solution
+    prompts: tuple[Prompt, ...]
+    readable: tuple[Prompt, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the longest prompt: several prompts of one solution share the rest."""
+        return max(len(prompt.ids) for prompt in self.readable)
+
+
+Prepared = PreparedSolution | InputError
+"""A prepared item, or what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a model needs besides its weights to turn items into results."""
+
+    name: str
+    family: Family
+    tokenizer: PromptTokenizer
+    max_tokens: int
+    """The longest prompt that the model reads. Steps that end later are `over_length`."""
+    calibration: Calibration | None = None
+
+    @property
+    def scale(self) -> Scale:
+        """What the scores are."""
+        return self.family.scale
+
+    def run(
+        self,
+        compute: Compute,
+        items: Iterable[Item],
+        options: ReadOptions = DEFAULT_OPTIONS,
+        *,
+        first: int = 0,
+        keep_going: bool = False,
+    ) -> list[SolutionScore]:
+        """Prepares, computes and finishes items in one call. For the options see `prepare`."""
+        started = time.perf_counter()
+        prepared = self.prepare(items, options, first=first, keep_going=keep_going)
+        rows = compute(prompts_of(prepared))
+        return self.finish(prepared, rows, time.perf_counter() - started)
+
+    def prepare(
+        self,
+        items: Iterable[Item],
+        options: ReadOptions = DEFAULT_OPTIONS,
+        *,
+        first: int = 0,
+        keep_going: bool = False,
+    ) -> list[Prepared]:
+        """Splits and encodes items. Messages number them from `first`.
+
+        A malformed item raises `InputError`; with `keep_going` the error takes its place in the list.
+        """
+        prepared: list[Prepared] = []
+        for number, item in enumerate(items, start=first):
+            try:
+                prepared.append(self._prepare(item, number, options))
+            except InputError as error:
+                if not keep_going:
+                    raise
+                prepared.append(error)
+        return prepared
+
+    def finish(self, prepared: Sequence[Prepared], rows: Iterable[Row], seconds: float) -> list[SolutionScore]:
+        """Makes the results of prepared items from the rows of `prompts_of(prepared)`.
+
+        `seconds` is the wall time of the call so far. Its solutions share it in proportion to their tokens.
+        """
+        tokens = sum(each.tokens for each in prepared if isinstance(each, PreparedSolution))
+        per_token = seconds / max(1, tokens)
+        waiting = iter(rows)
+        return [
+            self._finish(each, [next(waiting) for _ in each.readable], per_token * each.tokens)
+            if isinstance(each, PreparedSolution)
+            else self.unscored(str(each))
+            for each in prepared
+        ]
+
+    def unscored(self, reason: str) -> SolutionScore:
+        """The result of an item that could not be scored at all."""
+        return self._calibrated(SolutionScore((), self.name, reason=reason, scale=self.scale))
+
+    def parse_prompt(self, prompt: str | Sequence[int]) -> Prompt:
+        """Reads a prompt that was rendered elsewhere, as text or token ids. It is scored at every step marker.
+
+        This is the only place where text may spell structure: the markers of a whole prompt are meant.
+        """
+        name = self.family.step_marker()
+        if name is None:
+            raise OptionError(f"Models of the family {self.family.name} have no step marker to read at.")
+        ids = self.tokenizer.encode_structure(prompt) if isinstance(prompt, str) else list(prompt)
+        if any(not 0 <= id < self.tokenizer.size for id in ids):
+            raise InputError(f"A token id is outside of the vocabulary, which ends at {self.tokenizer.size - 1}.")
+        marker = self.tokenizer.token(name)
+        reads = tuple(at for at, id in enumerate(ids) if id == marker)
+        # The question, which other prompts may share, ends with the last structure token before the steps.
+        opening = ids[: reads[0]] if reads else []
+        prefix = max((at + 1 for at, id in enumerate(opening) if id in self.tokenizer.structure), default=0)
+        return Prompt(tuple(ids), reads, prefix)
+
+    def _prepare(self, item: Item, number: int, options: ReadOptions) -> PreparedSolution:
+        question, given = read_item(item, number)
+        solution = split(given, options.split, closing=options.closing)
+        texts = [step.text for step in solution.steps]
+        prompts = self.family.prompts(self.tokenizer, question, texts, options.system, self.max_tokens)
+        readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)
+        return PreparedSolution(solution, prompts, readable, tuple(self._warnings(question, solution)))
+
+    def _warnings(self, question: str, solution: Solution) -> Iterator[str]:
+        for where, text in (("question", question), ("solution", solution.text)):
+            for name in self.tokenizer.lookalikes(text):
+                yield f"The {where} contains {name!r}. It was read as text, not as structure."
+        for name in self.family.lookalikes:
+            if name.strip() and name in question:
+                yield f"The question contains {name!r}, which ends a step for this model. It was read as text."
+            if any(name in step.text for step in solution.steps):
+                yield f"A step contains {name!r}, which ends a step for this model. It was read as text."
+
+    def _finish(self, prepared: PreparedSolution, rows: list[Row], seconds: float) -> SolutionScore:
+        values: list[StepValue] = []
+        for prompt, row in zip(prepared.readable, rows, strict=True):
+            if isinstance(row, Exception):
+                return self.unscored(NOT_COMPUTED)
+            values += self.family.combine(prompt, _tensor(row))
+        steps = []
+        for number, step in enumerate(prepared.solution.steps):
+            score, status = _status(values, number)
+            spread = None if score is None else values[number].spread
+            steps.append(
+                StepScore(step.text, step.start, step.end, score, status, step.index, step.kind, spread=spread)
+            )
+        result = SolutionScore(
+            steps=tuple(steps),
+            model=self.name,
+            answer=prepared.solution.answer,
+            reason=self._reason(prepared, steps),
+            warnings=prepared.warnings,
+            outside=prepared.solution.outside,
+            empty_steps=prepared.solution.empty_steps,
+            split=prepared.solution.rule,
+            tokens=prepared.tokens,
+            seconds=seconds,
+            scale=self.scale,
+        )
+        return self._calibrated(result)
+
+    def _reason(self, prepared: PreparedSolution, steps: list[StepScore]) -> str | None:
+        if not steps:
+            return NO_STEPS
+        statuses = {step.status for step in steps}
+        prefix = prepared.prompts[0].prefix
+        if prefix >= self.max_tokens:
+            return f"The question alone takes {prefix} tokens; the limit is {self.max_tokens}."
+        if "over_length" in statuses:
+            late = sum(step.status == "over_length" for step in steps)
+            return f"{late} of {len(steps)} steps end past the limit of {self.max_tokens} tokens."
+        if "not_finite" in statuses:
+            return "The model gave a score that is not a finite number."
+        return None
+
+    def _calibrated(self, result: SolutionScore) -> SolutionScore:
+        # After the score cache, which holds what the model computed.
+        return result if self.calibration is None else self.calibration.apply(result)
+
+
+def prompts_of(prepared: Iterable[Prepared]) -> list[Prompt]:
+    """The prompts to compute, in the order in which `Pipeline.finish` expects their rows."""
+    return [prompt for each in prepared if isinstance(each, PreparedSolution) for prompt in each.readable]
+
+
+def _status(values: list[StepValue], number: int) -> tuple[float | None, StepStatus]:
+    if number >= len(values):
+        return None, "over_length"
+    score = values[number].score
+    return (score, "scored") if math.isfinite(score) else (None, "not_finite")
+
+
+def _tensor(row: Tensor | list[Any]) -> Tensor:
+    return row if isinstance(row, Tensor) else torch.tensor(row, dtype=torch.float32)

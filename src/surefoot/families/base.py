@@ -7,6 +7,7 @@ options: what differs between checkpoints that are otherwise alike, and what is 
 from __future__ import annotations
 
 import dataclasses
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,16 @@ class Family(ABC):
     """How many numbers a read gives."""
     head_in_model_dtype: ClassVar[bool] = False
     """Keep the head in the model's number format: for heads as large as the vocabulary. Others are float32."""
+
+    def identity(self) -> str:
+        """The name and all options as JSON: the family's part of the fingerprint that keys caches and calibrations.
+
+        It does not contain names of classes or modules, so code can move without invalidating what users have stored.
+        Options that have their default are included: a new default is a different computation. Every option must be a
+        JSON value.
+        """
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json.dumps({"family": self.name, "options": options}, sort_keys=True)
 
     @property
     def scale(self) -> Scale:

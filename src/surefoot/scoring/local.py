@@ -62,7 +62,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
                 f"{kind.second_model} has another vocabulary than {model}, so the two cannot be compared."
             )
     # The family's options are part of what is computed: which words are read, and how.
-    loaded = {"family": repr(kind), "dtype": str(number), "quantize": quantize or "none"}
+    loaded = {"family": kind.identity(), "dtype": str(number), "quantize": quantize or "none"}
     marks = [fingerprint(each, **loaded) for each in opened]
     mark = marks[0] if len(marks) == 1 else sha256(" ".join(marks).encode()).hexdigest()
     if calibration is not None:

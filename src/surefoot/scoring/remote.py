@@ -47,7 +47,7 @@ def load_vllm(
     if family.name != "qwen":
         raise OptionError(f"vLLM scores steps of Qwen's PRMs only, and this model's family is {family.name}.")
     # The server may run other weights or kernels than another server: its address is part of the identity.
-    identity = f"VllmEngine {url} {served.name} {source} {json.dumps(config, sort_keys=True)} {family!r}"
+    identity = f"VllmEngine {url} {served.name} {source} {json.dumps(config, sort_keys=True)} {family.identity()}"
     fingerprint = sha256(identity.encode()).hexdigest()
     if calibration is not None:
         calibration.check(served.name, fingerprint)

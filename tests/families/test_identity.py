@@ -1,0 +1,103 @@
+"""`Family.identity()`, which keys caches and calibrations: stable across refactoring, different for other options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import surefoot
+from surefoot.families import FAMILIES, Family, with_options
+from surefoot.families.qwen import Qwen
+from surefoot.loading import with_engine
+
+QWEN = (
+    r'{"family": "qwen", "options": {"default_system": "Please reason step by step, and put your final answer within '
+    r'\\boxed{}.", "marker": "<extra_0>"}}'
+)
+CHOICES = {"sum": "increment", "chatml": "llama3", "llama3": "chatml"}
+"""Another value for options that do not accept any text."""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "identity"),
+    [
+        ("mini", {}, '{"family": "mini", "options": {}}'),
+        ("qwen", {}, QWEN),
+        (
+            "qwen",
+            {"default_system": None},
+            '{"family": "qwen", "options": {"default_system": null, "marker": "<extra_0>"}}',
+        ),
+        ("trl", {}, r'{"family": "trl", "options": {"margin": false, "opening": null, "separator": "\n"}}'),
+        (
+            "trl",
+            {"margin": True, "separator": "\n\n"},
+            r'{"family": "trl", "options": {"margin": true, "opening": null, "separator": "\n\n"}}',
+        ),
+        (
+            "er-prm",
+            {},
+            r'{"family": "er-prm", "options": {"bad": " -", "before": "", "between": " ", "good": " +", '
+            r'"number_steps": true, "opening": "<|begin_of_text|>", "tag": " \u043a\u0438"}}',
+        ),
+        (
+            "implicit",
+            {"reference": "a/b", "coefficient": 0.05, "default_system": None},
+            '{"family": "implicit", "options": {"chat": "chatml", "coefficient": 0.05, "default_system": null, '
+            '"number_steps": true, "reading": "sum", "reference": "a/b"}}',
+        ),
+    ],
+)
+def test_identities_are_pinned(name: str, options: dict[str, Any], identity: str) -> None:
+    """A change here makes every stored score and calibration of this family useless: intend it, or do not make it."""
+    assert with_options(FAMILIES[name], options).identity() == identity
+
+
+def variants(family: Family) -> Iterator[Family]:
+    """The family with one option changed at a time, each to every kind of value that it accepts."""
+    for field in fields(family):
+        value = getattr(family, field.name)
+        if isinstance(value, bool):
+            others: list[Any] = [not value]
+        elif isinstance(value, float):
+            others = [value * 2]
+        else:
+            others = [CHOICES.get(value, f"{value} other")]
+            if "None" in str(field.type):
+                others.append("None" if value is None else None)
+        for other in others:
+            yield with_options(family, {field.name: other})
+
+
+def test_every_family_and_every_option_counts() -> None:
+    found = [one for family in FAMILIES.values() for one in (family, *variants(family))]
+    assert len(found) > len(FAMILIES) + 40
+    assert len({one.identity() for one in found}) == len(found)
+
+
+@dataclass(frozen=True)
+class MovedElsewhere(Qwen):
+    """The same family under another class name in another module."""
+
+
+def test_names_in_the_code_do_not_count(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fingerprint depends on the family's identity and on nothing else of it."""
+
+    def marks(**options: Any) -> tuple[str, str]:
+        engine: Any = object()
+        elsewhere = with_engine(checkpoint, engine, identity="here")
+        return surefoot.load(checkpoint, **options).fingerprint, elsewhere.fingerprint
+
+    before = marks()
+    monkeypatch.setitem(FAMILIES, "qwen", MovedElsewhere())
+    assert repr(FAMILIES["qwen"]) != repr(Qwen())
+    assert marks() == before
+    monkeypatch.setitem(FAMILIES, "qwen", Qwen(default_system=None))
+    changed = marks()
+    assert not set(changed) & set(before)
+    monkeypatch.setitem(FAMILIES, "qwen", Qwen())
+    assert marks(family_options={"default_system": None})[0] == changed[0]

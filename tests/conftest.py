@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,12 @@ def tokenizer() -> PromptTokenizer:
     import json
 
     return PromptTokenizer(json.loads(qwen_tokenizer_json()))
+
+
+@pytest.fixture
+def default_sigint() -> Iterator[None]:
+    """Python's handler for SIGINT, here and in child processes: background jobs and some CI runners ignore SIGINT, and
+    children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

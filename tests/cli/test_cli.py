@@ -168,6 +168,7 @@ def ends_quietly(process: subprocess.Popen[bytes]) -> bool:
     return process.wait() == 130 and process.stderr.read() == b""
 
 
+@pytest.mark.usefixtures("default_sigint")
 def test_results_come_while_the_pipe_is_open(checkpoint: Path) -> None:
     """And an interrupt then ends it as it ends any command."""
     row = json.dumps({"question": QUESTION, "solution": SOLUTION}).encode() + b"\n"
@@ -180,6 +181,7 @@ def test_results_come_while_the_pipe_is_open(checkpoint: Path) -> None:
         assert ends_quietly(process)
 
 
+@pytest.mark.usefixtures("default_sigint")
 def test_an_interrupted_run_has_printed_what_it_scored(checkpoint: Path, tmp_path: Path) -> None:
     cheap = [{"question": f"What is {number} + 1?", "steps": ["It is more."]} for number in range(BATCH)]
     dear = [{"question": f"What is {number}?", "steps": [f"{number} is " * 150]} for number in range(BATCH)]

@@ -22,6 +22,7 @@ from surefoot.train import loop, snapshot
 from surefoot.train.batch import Batch, Mixture, Shape, collate, encode
 from surefoot.train.example import Example, from_label, from_scores
 from surefoot.train.export import as_stored, export, move_threshold
+from surefoot.train.interrupt import Interrupt
 from surefoot.train.loop import Result, train
 from surefoot.train.metrics import Judged, measure
 from surefoot.train.model import Trainee, make_trainee
@@ -245,6 +246,7 @@ def test_a_run_that_died_goes_on_from_its_last_snapshot(
     assert rows == list(range(1, 11))
 
 
+@pytest.mark.usefixtures("default_sigint")
 def test_an_interrupted_run_saves_itself_and_ends_with_the_same_weights(
     llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +270,7 @@ def test_an_interrupted_run_saves_itself_and_ends_with_the_same_weights(
         assert same(weights(run(llama, folder, settings, sitting).folder), weights(whole.folder))
 
 
+@pytest.mark.usefixtures("default_sigint")
 def test_a_second_interrupt_ends_at_once(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def impatient(self: loop._Run, batches: list[Batch]) -> dict[str, float]:
         signal.raise_signal(signal.SIGINT)
@@ -278,6 +281,16 @@ def test_a_second_interrupt_ends_at_once(llama: Path, tmp_path: Path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         run(llama, tmp_path / "out")
     assert snapshot.last(tmp_path / "out" / "checkpoints") is None
+
+
+@pytest.mark.usefixtures("default_sigint")
+def test_an_ignored_interrupt_stays_ignored() -> None:
+    """Whoever starts a run with SIGINT ignored (`nohup`, a script's background job) means it to go on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGINT)
+    assert not interrupt.asked
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 
 def test_solutions_of_one_question_are_learnt_from_together(llama: Path, tmp_path: Path) -> None:

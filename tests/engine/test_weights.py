@@ -374,9 +374,9 @@ def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: s
             packed = quantize_4bit(module.weight.data, quant_type="nf4", compress_statistics=True)
             module.weight.data = dequantize_4bit(*packed)
     small = load_local(checkpoint, quantize="nf4")
-    layers = [module for module in small.engine.backbone.modules() if type(module).__name__ == "Linear4bit"]
+    layers = [module for module in small.engine.backbone.modules() if isinstance(module, quantization.NF4Linear)]
     assert len(layers) == 2 * 7
-    assert all(layer.weight.quant_state.nested for layer in layers)
+    assert all(layer.state.nested for layer in layers)
     head = small.engine._read.args[1]
     assert torch.equal(head["score.0.weight"], rounded.head.state_dict()["0.weight"])
     pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]

@@ -88,7 +88,7 @@ def test_through_a_stream(
     [
         ({"dtype": "bfloat16"}, 0.1),
         ({"dtype": "float16"}, 0.02),
-        ({"quantize": "nf4"}, 1e-4),
+        ({"quantize": "nf4"}, 1e-5),
         ({"quantize": "int8"}, 0.02),
     ],
 )

@@ -40,6 +40,8 @@ def quantized_linear(
 
 def nf4_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> nn.Module:
     """NF4 weights with doubly quantised scales; computes in `dtype`."""
+    if device.type == "cpu":
+        return NF4Linear(weight, bias, dtype, device)
     import bitsandbytes as bnb
 
     outputs, inputs = weight.shape
@@ -54,6 +56,43 @@ def nf4_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: 
         layer.bias = nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
     module: nn.Module = layer
     return module
+
+
+class NF4Linear(nn.Module):
+    """NF4 weights on the CPU, dequantised to `dtype` for each product: every CPU computes with the same weights.
+
+    `bitsandbytes.nn.Linear4bit` does the same, except on CPUs with AVX512-BF16 (which include those with AMX). There
+    its first forward pass repacks the weights for a fused kernel that rounds inputs, scales and outputs to bfloat16,
+    whatever `compute_dtype` says. We do not offer that kernel: other CPUs can neither run nor test it.
+
+    bitsandbytes quantises blocks of consecutive weights, whatever the row length. If a block crosses the end of a row,
+    its AVX512 dequantisation may apply the wrong scale without raising an error. We therefore store rows of whole
+    blocks: the rows of the weight if their length is a multiple of the block size, else one block per row. This makes
+    every shape work.
+    """
+
+    BLOCK = 64
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
+        from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+
+        super().__init__()
+        self.outputs, self.inputs = weight.shape
+        values = weight.to(device, torch.float32).flatten()
+        if missing := -len(values) % self.BLOCK:
+            values = nn.functional.pad(values, (0, missing))
+        rows = values.view(-1, self.BLOCK if self.inputs % self.BLOCK else self.inputs)
+        packed, self.state = quantize_4bit(rows, blocksize=self.BLOCK, compress_statistics=True, quant_type="nf4")
+        self.state.dtype = dtype
+        self._dequantize = dequantize_4bit
+        self.weight = nn.Parameter(packed, requires_grad=False)
+        self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The product with the dequantised weights."""
+        values: Tensor = self._dequantize(self.weight, self.state).flatten()
+        weight = values[: self.outputs * self.inputs].view(self.outputs, self.inputs)
+        return nn.functional.linear(inputs, weight, self.bias)
 
 
 class Int8Linear(nn.Module):

@@ -93,7 +93,7 @@ class Calls(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 names = set()
-scorer = load_local(sys.argv[1], quantize="nf4")
+scorer = surefoot.load(sys.argv[1], quantize="nf4")
 with Calls():
     together = scorer.score_many([tuple(item) for item in json.loads(sys.argv[2])])
 

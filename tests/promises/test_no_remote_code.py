@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,4 +51,31 @@ def test_pickles_that_hold_code_are_refused(checkpoint: Path, tmp_path: Path) ->
     assert not (tmp_path / "ran").exists()
     # The trap is real: an unguarded load would have sprung it.
     torch.load(weights, weights_only=False)
+    assert (tmp_path / "ran").exists()
+
+
+def test_no_kernel_is_downloaded_for_nf4(checkpoint: Path, tmp_path: Path) -> None:
+    """On a CPU with AVX512-BF16, importing bitsandbytes gets native code from the hub where `kernels` is installed."""
+    (tmp_path / "kernels.py").write_text(
+        f"def get_kernel(*args, **options):\n    open({str(tmp_path / 'ran')!r}, 'w').close()\n    raise OSError\n"
+    )
+    forced = Path(__file__).parents[1] / "avx512bf16"
+    path = [str(forced), str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+
+    def stderr(program: str) -> str:
+        child = subprocess.run(
+            [sys.executable, "-c", program, str(checkpoint)],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+        return child.stderr
+
+    load = "import sys, surefoot; surefoot.load(sys.argv[1], quantize='nf4'); import kernels; kernels.get_kernel"
+    assert "kernel" not in stderr(load)
+    assert not (tmp_path / "ran").exists()
+    # The trap is real: a plain import would have sprung it.
+    assert "kernel" in stderr("import bitsandbytes")
     assert (tmp_path / "ran").exists()

@@ -6,8 +6,11 @@ copy never lie in memory together. Norms, embeddings and the head stay as they a
 
 from __future__ import annotations
 
+import logging
+import sys
 import warnings
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +33,28 @@ def require(quantize: Quantization, device: torch.device) -> None:
         raise OptionError('quantize="int8" cannot run on this CPU. Use quantize="nf4", or none.')
 
 
+def import_bitsandbytes() -> Any:
+    """Imports bitsandbytes without letting it download a kernel.
+
+    On CPUs with AVX512-BF16 the import fetches native code from the Hugging Face hub if the package `kernels` is
+    installed, and warns if it is not. We do not use that kernel and run no remote code, so `kernels` cannot be imported
+    meanwhile.
+    """
+    if "bitsandbytes" not in sys.modules:
+        log = logging.getLogger("bitsandbytes.backends.cpu.ops")
+        disabled, log.disabled = log.disabled, True
+        kernels = sys.modules.get("kernels")
+        sys.modules["kernels"] = None  # type: ignore[assignment]
+        try:
+            import bitsandbytes  # noqa: F401
+        finally:
+            log.disabled = disabled
+            del sys.modules["kernels"]
+            if kernels is not None:
+                sys.modules["kernels"] = kernels
+    return sys.modules["bitsandbytes"]
+
+
 def quantized_linear(
     quantize: Quantization, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
 ) -> nn.Module:
@@ -42,8 +67,7 @@ def nf4_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: 
     """NF4 weights with doubly quantised scales; computes in `dtype`."""
     if device.type == "cpu":
         return NF4Linear(weight, bias, dtype, device)
-    import bitsandbytes as bnb
-
+    bnb = import_bitsandbytes()
     outputs, inputs = weight.shape
     with torch.device("meta"):
         layer = bnb.nn.Linear4bit(
@@ -74,17 +98,18 @@ class NF4Linear(nn.Module):
     BLOCK = 64
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
-        from bitsandbytes.functional import dequantize_4bit, quantize_4bit
-
         super().__init__()
+        functional = import_bitsandbytes().functional
         self.outputs, self.inputs = weight.shape
         values = weight.to(device, torch.float32).flatten()
         if missing := -len(values) % self.BLOCK:
             values = nn.functional.pad(values, (0, missing))
         rows = values.view(-1, self.BLOCK if self.inputs % self.BLOCK else self.inputs)
-        packed, self.state = quantize_4bit(rows, blocksize=self.BLOCK, compress_statistics=True, quant_type="nf4")
+        packed, self.state = functional.quantize_4bit(
+            rows, blocksize=self.BLOCK, compress_statistics=True, quant_type="nf4"
+        )
         self.state.dtype = dtype
-        self._dequantize = dequantize_4bit
+        self._dequantize = functional.dequantize_4bit
         self.weight = nn.Parameter(packed, requires_grad=False)
         self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import surefoot
+from helpers.serving import served
 from surefoot.families import FAMILIES, Family, with_options
 from surefoot.families.qwen import Qwen
-from surefoot.loading import with_engine
 
 QWEN = (
     r'{"family": "qwen", "options": {"default_system": "Please reason step by step, and put your final answer within '
@@ -84,12 +84,17 @@ class MovedElsewhere(Qwen):
     """The same family under another class name in another module."""
 
 
-def test_names_in_the_code_do_not_count(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def url(scorer: surefoot.Scorer) -> Iterator[str]:
+    with served([scorer]) as (url, _):
+        yield url
+
+
+def test_names_in_the_code_do_not_count(checkpoint: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fingerprint depends on the family's identity and on nothing else of it."""
 
     def marks(**options: Any) -> tuple[str, str]:
-        engine: Any = object()
-        elsewhere = with_engine(checkpoint, engine, identity="here")
+        elsewhere = surefoot.load(f"vllm+{url}", tokenizer=checkpoint)
         return surefoot.load(checkpoint, **options).fingerprint, elsewhere.fingerprint
 
     before = marks()

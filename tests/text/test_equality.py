@@ -181,7 +181,7 @@ def test_the_caller_ends_a_comparison_itself() -> None:
         assert worker.wait_until_ready()
         # The worker's own alarm, which would hide that the caller no longer kills, is set too late to ring first.
         request = {"gold": "5", "target": "9^{9^{9^{9}}}", "limit": 20.0}
-        assert worker._exchange(request, 0.3) is None
+        assert worker.exchange(request, 0.3) is None
         assert worker._process.wait(timeout=10) == -signal.SIGKILL
     finally:
         worker.stop()
@@ -348,6 +348,23 @@ def test_it_works_after_a_fork_and_in_a_thread() -> None:
 
 @needs_math_verify
 @on_linux
+def test_it_works_in_a_daemonic_process() -> None:
+    # multiprocessing allows no children in such a process; torch's DataLoader workers are daemonic.
+    done = run("""
+        import multiprocessing
+        from surefoot.equality import same_answer
+        def work():
+            raise SystemExit(0 if same_answer("x+1", "1+x", timeout=30) is True else 1)
+        process = multiprocessing.get_context("fork").Process(target=work, daemon=True)
+        process.start()
+        process.join(60)
+        print(process.exitcode)
+    """)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+@needs_math_verify
+@on_linux
 def test_it_works_without_standard_streams(tmp_path: Any) -> None:
     result = tmp_path / "result"
     done = run(f"""
@@ -392,7 +409,7 @@ def test_a_missing_package_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 def test_an_interpreter_without_a_path_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
     monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(OptionError, match=r"sys\.executable is empty here"):
+    with pytest.raises(OptionError, match=r"sys\.executable is empty\. Set it first\.$"):
         same_answer("x+1", "1+x")
 
 

@@ -1,11 +1,14 @@
-"""The child processes in which math-verify compares answers, and the pool that keeps them.
+"""Run math-verify in a pool of child processes, each of which is killed at the deadline.
 
-The rule: no comparison outlives its limit. Algebra on hostile input can run for ever inside C code that no Python
-signal or thread can interrupt, so it runs in a process that can be killed: by the caller at the deadline, and by its
-own alarm clock if the caller is gone. A worker ends when its stdin closes, so none is left behind.
+Invariant: no comparison outlives its time limit, and no child outlives its caller. Algebra on hostile input can run
+forever inside C code that no Python signal or thread can interrupt. The caller therefore kills the child at the
+deadline, and the child's own alarm clock ends it if the caller is gone. An idle child exits when its stdin closes.
 
-How long a call may take, at most: WAIT_LIMIT until a worker is free, START_LIMIT if one must be started (importing
-sympy), then the caller's own limit. Threads share at most POOL_SIZE workers; each serves one call at a time.
+A call takes at most WAIT_LIMIT seconds until a worker is free, START_LIMIT if one has to be started (importing sympy
+is slow), and then the caller's own timeout. Threads share at most POOL_SIZE workers; each serves one call at a time.
+
+Why not a library: pebble's pool runs a script without a `__main__` guard again in every child, cannot start in a
+daemonic process (such as a DataLoader worker), and stays broken after its idle workers have been killed.
 """
 
 from __future__ import annotations
@@ -27,13 +30,13 @@ WAIT_LIMIT = 120.0
 START_LIMIT = 60.0
 MEMORY_LIMIT = 1 << 30
 
-# Not `-m`: that would let a `random.py` in the working directory stand in for the real one. The child gets the
-# caller's own sys.path instead, so that it finds the packages which the caller finds.
-_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from surefoot.text.math_verify_pool import main; main()"
+# Not `-m`: with it, a `random.py` in the working directory would shadow the real one. The child gets the caller's
+# sys.path instead, so that both find the same packages.
+_BOOT = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
 
 
 def compare(gold: str, target: str, timeout: float) -> bool | None:
-    """math-verify's verdict, or None if there was none in time."""
+    """Return math-verify's verdict, or None if there was none in time."""
     return _pool.compare(gold, target, timeout)
 
 
@@ -41,13 +44,13 @@ def compare(gold: str, target: str, timeout: float) -> bool | None:
 
 
 class _Worker:
-    """One child process. Its methods are called by one thread at a time."""
+    """One child process, used by one thread at a time."""
 
     def __init__(self) -> None:
         if not sys.executable:
-            raise OptionError("Comparing answers starts a Python process, and sys.executable is empty here: set it.")
+            raise OptionError("Comparing answers starts a Python process, but sys.executable is empty. Set it first.")
         with _standard_fds_taken():
-            # Unbuffered, because a buffer would be flushed a second time by a forked copy of this process.
+            # Unbuffered: a forked copy of this process would flush a buffer a second time.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, *(entry for entry in sys.path if isinstance(entry, str))],
                 stdin=subprocess.PIPE,
@@ -62,86 +65,68 @@ class _Worker:
         return self._process.poll() is None
 
     def wait_until_ready(self) -> bool:
-        reply = self._exchange(None, START_LIMIT)
+        reply = self.exchange(None, START_LIMIT)
         if reply is not None and "missing" in reply:
             raise MissingDependencyError(
                 f'Comparing these answers needs math-verify ({reply["missing"]}). Run: pip install "surefoot[answers]"'
             )
         return reply is not None
 
-    def compare(self, gold: str, target: str, timeout: float) -> tuple[bool | None, bool]:
-        """The verdict, and whether this worker can serve again."""
-        reply = self._exchange({"gold": gold, "target": target, "limit": timeout}, timeout)
-        return (None, False) if reply is None else (reply["same"], not reply["leaving"])
-
-    def stop(self) -> None:
-        self._process.kill()
-        self.close_pipes()
-        # The kernel may need a moment to take back a gigabyte. If it needs longer, subprocess reaps the child later.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=2.0)
-
-    def close_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-    def disown(self) -> None:
-        """Forget a child that belongs to the process from which this one was forked."""
-        self.close_pipes()
-        self._process.returncode = 0  # keeps subprocess from warning about, or waiting for, somebody else's child
-
-    def _exchange(self, request: dict[str, Any] | None, timeout: float) -> dict[str, Any] | None:
-        """Send a request, if there is one, and read one reply; None if the worker died or was killed at the limit."""
-        guard = threading.Lock()
-        state = {"over": False, "killed": False}
+    def exchange(self, request: dict[str, Any] | None, timeout: float) -> dict[str, Any] | None:
+        """Send the request, if any, and read one reply; None if the worker died or was killed at the deadline."""
+        expired = threading.Event()
 
         def expire() -> None:
-            with guard:
-                if not state["over"]:
-                    state["killed"] = True
-                    self._process.kill()
+            expired.set()
+            self._process.kill()
 
         timer = threading.Timer(timeout, expire)
         timer.daemon = True
         try:
             timer.start()
-            if request is not None:
-                self._send(json.dumps(request).encode() + b"\n")
-            reply = self._receive()
-        except (OSError, RuntimeError):  # the worker is gone, or no thread can be started at interpreter exit
+        except RuntimeError:  # threads cannot be started during interpreter shutdown
+            return None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        reply = b""
+        try:
+            rest = memoryview(b"" if request is None else json.dumps(request).encode() + b"\n")
+            while rest:
+                rest = rest[self._process.stdin.write(rest) :]
+            while not reply.endswith(b"\n") and (chunk := self._process.stdout.read(4096)):
+                reply += chunk
+        except OSError:
             return None
         finally:
-            with guard:
-                state["over"] = True
             timer.cancel()
-        if state["killed"] or not reply.endswith(b"\n"):
+            timer.join()  # from here on the timer cannot kill a worker that serves the next call
+        if expired.is_set() or not reply.endswith(b"\n"):
             return None
         decoded: dict[str, Any] = json.loads(reply)
         return decoded
 
-    def _send(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._process.stdin.write(rest) :]
+    def stop(self) -> None:
+        self._process.kill()
+        self._close_pipes()
+        # The kernel may need a moment to free a gigabyte. If it takes longer, subprocess reaps the child later.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2.0)
 
-    def _receive(self) -> bytes:
-        assert self._process.stdout is not None
-        reply = b""
-        while not reply.endswith(b"\n"):
-            chunk = self._process.stdout.read(4096)
-            if not chunk:
-                break
-            reply += chunk
-        return reply
+    def disown(self) -> None:
+        """Forget a child that belongs to the process from which this one was forked."""
+        self._close_pipes()
+        self._process.returncode = 0  # keeps subprocess from waiting for the child, or warning about it
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
 
 class _Pool:
     def __init__(self) -> None:
         self._free = threading.Semaphore(POOL_SIZE)
-        self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._closed = False
@@ -153,58 +138,53 @@ class _Pool:
             worker = self._take()
             if worker is None:
                 return None
-            reusable = False
+            reply = None
             try:
-                verdict, reusable = worker.compare(gold, target, timeout)
-                return verdict
+                reply = worker.exchange({"gold": gold, "target": target, "limit": timeout}, timeout)
             finally:
-                # Also after an exception, such as Ctrl-C: a reply still under way must not meet the next question.
-                self._give_back(worker, reusable)
+                # Also runs after Ctrl-C: a late reply must not be read as the answer to the next request.
+                self._give_back(worker, reusable=reply is not None)
+            return None if reply is None else reply["same"]
         finally:
             self._free.release()
 
     def close(self) -> None:
-        with self._lock:
+        with _lock:
             self._closed = True
             workers = list(self._all)
         for worker in workers:
             worker.stop()
 
-    def disown(self) -> None:
-        for worker in self._all:
-            worker.disown()
-
     def _take(self) -> _Worker | None:
         while True:
-            with self._lock:
-                if self._closed:
-                    return None
+            with _lock:
                 worker = self._idle.pop() if self._idle else None
             if worker is None:
                 return self._start()
             if worker.alive:
                 return worker
-            self._give_back(worker, False)
+            self._give_back(worker, reusable=False)
 
     def _start(self) -> _Worker | None:
         try:
-            with _fork_gate:
+            with _lock:
+                if self._closed:
+                    return None
                 worker = _Worker()
-                with self._lock:
-                    self._all.add(worker)
-        except OSError:  # no process to be had at the moment
+                self._all.add(worker)
+        except OSError:  # for example, too many processes
             return None
         ready = False
         try:
             ready = worker.wait_until_ready()
+            return worker if ready else None
         finally:
             if not ready:
-                self._give_back(worker, False)
-        return worker if ready else None
+                self._give_back(worker, reusable=False)
 
-    def _give_back(self, worker: _Worker, reusable: bool) -> None:
-        with self._lock:
-            if reusable and not self._closed:
+    def _give_back(self, worker: _Worker, *, reusable: bool) -> None:
+        with _lock:
+            if reusable:
                 self._idle.append(worker)
                 return
             self._all.discard(worker)
@@ -213,7 +193,7 @@ class _Pool:
 
 @contextlib.contextmanager
 def _standard_fds_taken() -> Iterator[None]:
-    """Fill descriptors 0 to 2 where they are closed, lest a pipe be taken for stdout and printed into."""
+    """Open descriptors 0 to 2 if they are closed, so that no pipe becomes stdout and gets printed to."""
     fillers: list[int] = []
     try:
         while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -225,23 +205,24 @@ def _standard_fds_taken() -> Iterator[None]:
             os.close(fd)
 
 
-# Held while a worker is started, and by every fork: a process forked half-way would keep the worker's pipes open,
-# and then neither side would learn of the other's end.
-_fork_gate = threading.RLock()
+# Guards the pool's lists and the start of a worker. Every fork takes it too: a process forked while a worker starts
+# would keep that worker's pipes open, and then neither side would notice that the other has ended.
+_lock = threading.RLock()
 _pool = _Pool()
 
 
 def _after_fork_in_child() -> None:
-    global _fork_gate, _pool
-    _pool.disown()
-    _fork_gate = threading.RLock()
+    global _lock, _pool
+    for worker in _pool._all:
+        worker.disown()
+    _lock = threading.RLock()
     _pool = _Pool()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lambda: _fork_gate.acquire(),
-        after_in_parent=lambda: _fork_gate.release(),
+        before=lambda: _lock.acquire(),
+        after_in_parent=lambda: _lock.release(),
         after_in_child=_after_fork_in_child,
     )
 atexit.register(lambda: _pool.close())
@@ -251,43 +232,34 @@ atexit.register(lambda: _pool.close())
 
 
 def main() -> None:
-    """Answer requests, one JSON line each, until stdin closes."""
-    replies = os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a library prints must not be read as a reply
+    """Answer requests, one line of JSON each, until stdin closes."""
+    import logging
+
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing that a library prints may be read as a reply
+    logging.disable()
     _limit_resources()
     try:
         import math_verify  # noqa: F401
     except ImportError as error:
-        _reply(replies, {"missing": str(error)})
+        print(json.dumps({"missing": str(error)}), file=replies)
         return
-    _reply(replies, {"ready": True})
+    print(json.dumps({"ready": True}), file=replies)
     for line in sys.stdin.buffer:
         request = json.loads(line)
         _set_alarm(request["limit"] + 1.0)
-        leaving = False
-        same: bool | None = None
-        try:
-            same = _verify(request["gold"], request["target"])
-        except RecursionError:
-            pass
-        except MemoryError:
-            leaving = True  # what fills the memory may stay in sympy's caches
+        same = _verify(request["gold"], request["target"])
         _set_alarm(0.0)
-        _reply(replies, {"same": same, "leaving": leaving})
-        if leaving:
-            return
+        print(json.dumps({"same": same}), file=replies)
 
 
-def _verify(gold: str, target: str) -> bool:
-    import logging
-
+def _verify(gold: str, target: str) -> bool | None:
     from math_verify import LatexExtractionConfig, parse, verify
 
-    logging.disable()
     sides = []
     try:
         for answer in (gold, target):
-            # Only LaTeX: math-verify's other reader hands the text to sympy's parse_expr, which evaluates Python.
+            # LaTeX only: math-verify's other parser passes the text to sympy's parse_expr, which evaluates Python.
             read = parse(
                 f"\\boxed{{{answer}}}",
                 [LatexExtractionConfig()],
@@ -299,21 +271,16 @@ def _verify(gold: str, target: str) -> bool:
                 return False
             sides.append(read)
         return bool(verify(*sides, timeout_seconds=None, raise_on_error=True))
-    except (MemoryError, RecursionError):
-        raise
+    except MemoryError:
+        os._exit(1)  # sympy's caches may still hold what filled the memory
+    except RecursionError:
+        return None
     except Exception:
         return False
 
 
-def _reply(fd: int, message: dict[str, Any]) -> None:
-    try:
-        os.write(fd, json.dumps(message).encode() + b"\n")
-    except OSError:  # the caller is gone
-        os._exit(0)
-
-
 def _set_alarm(seconds: float) -> None:
-    """Let the kernel end this process after so long, even while C code keeps Python from running."""
+    """Have the kernel end this process after `seconds` (0: never), even if C code keeps Python from running."""
     import signal
 
     if hasattr(signal, "setitimer"):

@@ -21,13 +21,12 @@ from surefoot.testing import write_base
 from surefoot.train import loop, snapshot
 from surefoot.train.batch import Batch, Mixture, Shape, collate, encode
 from surefoot.train.example import Example, from_label, from_scores
-from surefoot.train.export import as_stored, export, move_threshold
+from surefoot.train.export import export, move_threshold
 from surefoot.train.interrupt import Interrupt
 from surefoot.train.loop import Result, train
 from surefoot.train.metrics import Judged, measure
 from surefoot.train.model import Trainee, make_trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor
-from surefoot.train.rounding import Rounding
 from surefoot.train.run_log import draw_curve, read_log
 from surefoot.train.settings import Settings, Sitting
 
@@ -306,24 +305,6 @@ def test_solutions_of_one_question_are_learnt_from_together(llama: Path, tmp_pat
     assert same(weights(parts.folder), weights(whole.folder))
 
 
-def test_the_model_learns_as_it_will_be_stored(llama: Path, tmp_path: Path) -> None:
-    trainee = make_trainee(llama)
-    before = {name: tensor.clone() for name, tensor in trainee.model.state_dict().items()}
-    stored = as_stored(before, "int4")
-    rounding = Rounding(trainee.model, "int4")
-    for _ in range(2):
-        with rounding.applied():
-            assert same(trainee.model.state_dict(), stored)
-        assert same(trainee.model.state_dict(), before)
-    assert not same(before, stored)
-    settings = replace(TEN, rounding="int4", freeze_layers=1)
-    rounded = train(make_trainee(llama), rule(24), tmp_path / "rounded", settings, QUIET)
-    plain = train(make_trainee(llama), rule(24), tmp_path / "plain", replace(settings, rounding=None), QUIET)
-    losses = [read_log(result.folder / "log.jsonl")[0]["loss"] for result in (rounded, plain)]
-    assert losses[0] != losses[1]
-    assert losses[0] == pytest.approx(losses[1], abs=0.1)
-
-
 def test_a_finished_run_started_again_writes_the_same(llama: Path, tmp_path: Path) -> None:
     written = []
     for _ in range(2):
@@ -550,7 +531,6 @@ def test_a_gradient_that_is_not_finite_is_said(llama: Path, tmp_path: Path) -> N
     [
         ({"decay": "square"}, "decay='square'"),
         ({"precision": "int4"}, "precision='int4'"),
-        ({"rounding": "int3"}, "rounding='int3'"),
         ({"learning_rate": 0.0}, "learning_rate=0.0"),
         ({"steps": 0}, "steps=0"),
         ({"warmup": 1.0}, "warmup=1.0"),

@@ -72,7 +72,6 @@ def add_train_command(commands: Any) -> None:
     add("--freeze-layers", type=int, default=0, metavar="N", help="the lowest N layers do not learn")
     add("--ema", type=float, default=0.0, metavar="D", help="average the weights with this decay, for instance 0.999")
     add("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
-    add("--round-as", dest="rounding", choices=("int8", "int4"), help="learn with the weights as they will be stored")
     add("--gradient-checkpointing", action="store_true", help="less memory, more time")
     add("--seed", type=int, default=0)
     add("--device", default="auto")
@@ -120,7 +119,6 @@ def run_train(options: argparse.Namespace) -> int:
         freeze_layers=options.freeze_layers,
         ema=options.ema,
         precision=options.precision,
-        rounding=options.rounding,
         gradient_checkpointing=options.gradient_checkpointing,
         seed=options.seed,
         share=options.share,

@@ -33,7 +33,6 @@ from surefoot.train.interrupt import Interrupt
 from surefoot.train.metrics import Judged, Quality, best_threshold, measure
 from surefoot.train.model import Trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
-from surefoot.train.rounding import Rounding
 from surefoot.train.run_log import Log, draw_curve
 from surefoot.train.settings import Settings, Sitting
 
@@ -105,7 +104,6 @@ class _Run:
         if settings.gradient_checkpointing:
             backbone: Any = self.model.model
             backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        self.rounding = Rounding(self.model, settings.rounding)
         self.optimizer = make_optimizer(self.model, settings)
         self.average: dict[str, Tensor] | None = self._weights() if settings.ema else None
         self.precision = _precision(settings.precision, self.device)
@@ -188,15 +186,14 @@ class _Run:
         weights = [self._weigh(batch.targets) for batch in batches]
         total = sum(float(weight.sum()) for weight in weights)
         loss_sum = 0.0
-        with self.rounding.applied():
-            for batch, weight in zip(batches, weights, strict=True):
-                with self._autocast():
-                    margin = self.model(batch)
-                losses = binary_cross_entropy_with_logits(margin.float(), batch.targets, reduction="none")
-                loss = (losses * weight).sum() / total
-                loss.backward()  # type: ignore[no-untyped-call]
-                loss_sum += float(loss.detach())
-                self.tokens += batch.tokens
+        for batch, weight in zip(batches, weights, strict=True):
+            with self._autocast():
+                margin = self.model(batch)
+            losses = binary_cross_entropy_with_logits(margin.float(), batch.targets, reduction="none")
+            loss = (losses * weight).sum() / total
+            loss.backward()  # type: ignore[no-untyped-call]
+            loss_sum += float(loss.detach())
+            self.tokens += batch.tokens
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         if not torch.isfinite(norm):
             raise InputError(

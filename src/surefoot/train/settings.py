@@ -16,7 +16,6 @@ from surefoot.train.batch import Mixture, Shape
 
 DECAYS = ("cosine", "linear", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
-ROUNDINGS = (None, "int8", "int4")
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,6 @@ class Settings:
     ema: float = 0.0
     """Decay of the moving average of the weights that is evaluated and exported; 0 is no average."""
     precision: str = "auto"
-    rounding: str | None = None
-    """Learn with the weights as they will be stored in this format, int8 or int4; None is as they are."""
     gradient_checkpointing: bool = False
     seed: int = 0
     share: bool = False
@@ -58,10 +55,9 @@ class Settings:
     mixture: Mixture = field(default_factory=lambda: Mixture({}))
 
     def __post_init__(self) -> None:
-        choices: dict[str, tuple[str | None, ...]] = {"decay": DECAYS, "precision": PRECISIONS, "rounding": ROUNDINGS}
-        for name, allowed in choices.items():
+        for name, allowed in (("decay", DECAYS), ("precision", PRECISIONS)):
             if getattr(self, name) not in allowed:
-                offered = ", ".join(str(choice) for choice in allowed)
+                offered = ", ".join(allowed)
                 raise OptionError(f"{name}={getattr(self, name)!r} is not offered. Choose one of: {offered}.")
         if self.share and self.mixture.wrong_share is not None:
             raise OptionError("With share, right and wrong solutions are balanced by question: leave wrong_share out.")

@@ -101,7 +101,7 @@ def test_numbers_of_up_to_300_characters_are_compared_here(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("bad", [None, 5, 5.0, ["5"]])
 def test_answers_must_be_text(bad: Any) -> None:
-    message = f"^same_answer\\(\\) compares two strings, and was given {type(bad).__name__}.$"
+    message = f"^same_answer\\(\\) expects two strings, but got {type(bad).__name__}.$"
     with pytest.raises(InputError, match=message):
         same_answer(bad, "5")
     with pytest.raises(InputError, match=message):
@@ -109,7 +109,7 @@ def test_answers_must_be_text(bad: Any) -> None:
 
 
 def test_bytes_must_be_decoded() -> None:
-    with pytest.raises(InputError, match=r"was given bytes\. Decode the bytes first\.$"):
+    with pytest.raises(InputError, match=r"but got bytes\. Decode the bytes first\.$"):
         same_answer("5", b"5")  # type: ignore[arg-type]
 
 
@@ -117,7 +117,7 @@ def test_bytes_must_be_decoded() -> None:
 def test_the_limit_must_be_a_limit(timeout: Any) -> None:
     with pytest.raises(OptionError) as caught:
         same_answer("5", "6", timeout=timeout)
-    assert str(caught.value) == f"timeout is {timeout!r}; give a number of seconds above 0 and up to 3600."
+    assert str(caught.value) == f"timeout={timeout!r} must be a number of seconds above 0 and at most 3600."
 
 
 # --- comparing with math-verify ------------------------------------------------------------------------------------

@@ -248,10 +248,10 @@ def test_an_unknown_rule_names_the_choices(rule: Any) -> None:
 
 
 BAD_INPUT = [
-    (None, "The solution is of type NoneType; give a str, or a list of str, one per step."),
-    (5, "The solution is of type int; give a str, or a list of str, one per step."),
-    ({"a": 1}, "The solution is of type dict; give a str, or a list of str, one per step."),
-    (iter(["a"]), "The solution is of type list_iterator; give a str, or a list of str, one per step."),
+    (None, "The solution is of type NoneType; pass a str, or a list with one str per step."),
+    (5, "The solution is of type int; pass a str, or a list with one str per step."),
+    ({"a": 1}, "The solution is of type dict; pass a str, or a list with one str per step."),
+    (iter(["a"]), "The solution is of type list_iterator; pass a str, or a list with one str per step."),
     (b"a", "The solution is bytes; decode it to str first: solution.decode()."),
     (bytearray(b"a"), "The solution is bytearray; decode it to str first: solution.decode()."),
     (["a", None], "Step 1 of the list is of type NoneType; every step must be a str."),

@@ -1,9 +1,9 @@
-r"""The answer that a solution states.
+r"""Find the answer that a solution states.
 
-The rule: an answer is found where it is stated, never guessed. The statements, strongest first: the last line of
-`<answer>42</answer>`, the last `Final Answer:` line, the last `#### 42` line, an `Answer: 42` that ends the text, the
-last balanced `\boxed{...}`, the last "the answer is ...". A box that says something else after an answer line takes it
-back. Every search here takes time linear in the text, whatever the text is.
+Invariant: an answer is only taken from an explicit statement, never guessed. In order of precedence: the last
+`<answer>42</answer>` line, the last `Final Answer:` line, the last `#### 42` line, an `Answer: 42` that ends the text,
+the last balanced `\boxed{...}`, the last "the answer is ...". A later box with a different value overrides an answer
+line. Every search takes time linear in the length of any text.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Answer:
     source: AnswerSource
 
 
-# Lines and the marks that open them. Each mark is matched at the start of one line only, and no two neighbouring
-# repeats share a character, so that a line costs time linear in its length.
+# Lines and the markers that start them. A marker is matched only at the start of a line, and no two adjacent
+# quantifiers can match the same character, so matching a line takes time linear in its length.
 _LINE = re.compile(r"\S(?:[^\r\n]*\S)?")
 _LEAD = r"(?P<lead>[\s\ufeff\u200b#>*_+•-]*)"
 _STEP = re.compile(_LEAD + r"(?ai:step)\s*\d+(?P<closed>[\s*_]*)(?:[:\uff1a]|[.)](?=[\s*_]|\Z)|\Z)")
@@ -47,12 +47,12 @@ _BULLET = re.compile(r"[-+*•]\s+")
 _DISPLAY_OPEN = ("\\[", "$$")
 _DISPLAY_CLOSE = ("\\]", "$$")
 
-# A blank line is a token because LaTeX allows none inside a box: a brace left open must not reach the next paragraph.
+# A blank line is a token because LaTeX allows none inside a box: an unclosed brace must not reach the next paragraph.
 BOX_TOKEN = re.compile(
     r"(?P<box>\\(?:boxed|fbox)(?![A-Za-z])[^\S\r\n]*(?:(?P<brace>\{)|(?P<bare>[\w.,/%+-]*\w%?)))"
     r"|(?P<escaped>\\[^\r\n])|(?P<open>\{)|(?P<close>\})|(?P<blank>(?:\r\n|\n|\r(?!\n))[^\S\r\n]*[\r\n]\s*)"
 )
-# After the weaker words only what looks like an answer is one.
+# After the weaker phrases, only a value that looks like an answer counts.
 _PHRASE = re.compile(
     r"\b(?:the|my|our)[^\S\r\n]+(?:final[^\S\r\n]+|correct[^\S\r\n]+)?answer[^\S\r\n]+is\b[^\S\r\n]*[:\uff1a]?"
     r"|(?P<weaker>\bfinal[^\S\r\n]+answer[^\S\r\n]*(?:is\b[^\S\r\n]*[:\uff1a]?|[:\uff1a=])"
@@ -64,21 +64,21 @@ _SENTENCE_END = re.compile(r"[.?](?=\s|\Z)|[\u3002\uff1f\r\n]")
 
 
 def lines(text: str) -> list[Span]:
-    r"""The lines that are not blank, trimmed. A line ends at `\n`, `\r\n` or `\r`, and nowhere else."""
+    r"""Return the non-blank lines, trimmed. Only `\n`, `\r\n` and `\r` end a line."""
     return [Span(*match.span()) for match in _LINE.finditer(text)]
 
 
 def step_labels(text: str, rows: list[Span]) -> list[Span]:
-    """The labels (`Step 3:`, `**Step 3**:`, `### Step 3`) of those `lines` of the text that open a step."""
+    """Return the labels (`Step 3:`, `**Step 3**:`, `### Step 3`) of those `lines` of the text that start a step."""
     return [Span(row.start, _label_end(text, row, match)) for row in rows if (match := _STEP.match(text, *row))]
 
 
 def answer_lines(text: str, rows: list[Span]) -> list[Answer]:
-    """The answer lines among the `lines` of the text. A `Final Answer:` that nothing follows has an empty value.
+    """Return the answer lines among the `lines` of the text. A `Final Answer:` without a value has an empty one.
 
-    `Answer:` may also open a whole solution, so it counts only at the very end, before nothing but a number (`5`,
-    `5 apples`) or a short expression, and only if no other answer line has a value. Lines that a later box takes back
-    are left out.
+    `Answer:` may also start a whole solution, so it counts only at the very end, followed by just a number (`5`,
+    `5 apples`) or a short expression, and only if no other answer line has a value. Lines that a later box overrides
+    are omitted.
     """
     boxes: list[_Box] | None = None
     found: list[Answer] = []
@@ -99,18 +99,18 @@ def answer_lines(text: str, rows: list[Span]) -> list[Answer]:
             value, last = _final_value(text, rows, at, start, boxes)
             end = rows[last].end
             if label.re is _FINAL:
-                # A heading without a colon may open a whole section: it counts only when an answer follows at once.
+                # A heading without a colon may start a whole section: it counts only if an answer follows directly.
                 counts = label["colon"] is not None or _looks_like_answer(value)
             else:
                 alone = end == rows[-1].end and not any(answer.value for answer in found)
                 counts = alone and _looks_like_answer(_clean_edges(text[start:end]))
             if counts:
                 found.append(Answer(value, row.start, end, "final_answer"))
-    return _not_taken_back(text, found)
+    return _without_overridden(text, found)
 
 
-def _not_taken_back(text: str, found: list[Answer]) -> list[Answer]:
-    """Without the answer lines before a box that comes later and says something else."""
+def _without_overridden(text: str, found: list[Answer]) -> list[Answer]:
+    """Remove the answer lines before a later box that has a different value."""
     line, box = stated_line(found), _last_box(text) if found else None
     if line is None or box is None or box.start < line.end or box.value == line.value:
         return found
@@ -118,24 +118,24 @@ def _not_taken_back(text: str, found: list[Answer]) -> list[Answer]:
 
 
 def find_answer(text: str) -> Answer | None:
-    r"""The answer that `text` states, or None.
+    r"""Return the answer that `text` states, or None.
 
-    After `####` stands a number with at most three words (`5 apples`) or a short expression, else it is a heading. An
-    `Answer: 42` line (see `answer_lines`) has the source `final_answer`. `\fbox{...}` counts as `\boxed{...}`, and so
-    does `\boxed 5` for one bare word or number. Of nested boxes the innermost is taken. Boxes that are never closed, or
-    only after a blank line, and empty values are passed over.
+    `####` must be followed by a number with at most three words (`5 apples`) or a short expression; otherwise it is a
+    heading. An `Answer: 42` line (see `answer_lines`) has the source `final_answer`. `\fbox{...}` counts as
+    `\boxed{...}`, and so does `\boxed 5` for one bare word or number. Of nested boxes, the innermost counts. Boxes that
+    are never closed, or only after a blank line, are ignored, and so are empty values.
     """
-    require_text(text, "find_answer() reads a solution's text")
+    require_text(text, "find_answer() expects a string")
     return stated_line(answer_lines(text, lines(text))) or answer_in_passing(text)
 
 
 def answer_in_passing(text: str) -> Answer | None:
-    """The answer that stands in the text, on no line of its own: in the last tags, the last box, the last phrase."""
+    """Return the answer that is stated within the text: by the last tags, the last box or the last phrase."""
     return _last_tags(text) or _last_box(text) or _last_phrase(text)
 
 
 def stated_line(candidates: list[Answer]) -> Answer | None:
-    """Of these answer lines, the one that states the answer: the last of the strongest kind that has a value."""
+    """Return the answer line that decides: the last one of the strongest kind that has a value."""
     for source in ("tags", "final_answer", "hashes"):
         for answer in reversed(candidates):
             if answer.source == source and answer.value:
@@ -144,21 +144,22 @@ def stated_line(candidates: list[Answer]) -> Answer | None:
 
 
 def closing_text(value: str) -> str:
-    """The words of the closing step, in which a model judges the answer itself."""
+    """Return the text of the closing step, in which a model judges the answer itself."""
     return f"The answer is \\boxed{{{value}}}"
 
 
 def clean_answer(raw: str) -> str:
-    r"""The value of a statement: the inside of its last `\boxed{}`, else what follows "the answer is", else all."""
+    r"""Return the value of a statement: the content of its last tags or `\boxed{}`, else the text after "the answer
+    is", else the whole statement."""
     inside = answer_in_passing(raw)
     return inside.value if inside else _clean_edges(raw)
 
 
 def require_text(value: object, why: str) -> None:
-    """Refuse what is not a str; `why` opens the message."""
+    """Raise InputError unless `value` is a str. The message starts with `why`."""
     if not isinstance(value, str):
         hint = " Decode the bytes first." if isinstance(value, (bytes, bytearray)) else ""
-        raise InputError(f"{why}, and was given {type(value).__name__}.{hint}")
+        raise InputError(f"{why}, but got {type(value).__name__}.{hint}")
 
 
 # --- finding -----------------------------------------------------------------------------------------------------
@@ -172,11 +173,11 @@ class _Box(NamedTuple):
 
 
 def _boxes(text: str) -> list[_Box]:
-    """The balanced boxes that hold no other box, in order."""
+    """Return the balanced boxes that contain no other box, in order."""
     if "\\boxed" not in text and "\\fbox" not in text:
         return []
     found: list[_Box] = []
-    newest = -1  # where the latest closed box starts; a box that starts before it has that one inside
+    newest = -1  # the start of the box that was closed last; a box that starts before it contains it
     stack: list[tuple[int, int] | None] = []  # open braces: a box's start and inner start, or None for a plain brace
     for token in BOX_TOKEN.finditer(text):
         kind = token.lastgroup
@@ -212,7 +213,7 @@ def _last_box(text: str) -> Answer | None:
 
 
 def _last_phrase(text: str) -> Answer | None:
-    """The last phrase whose value looks like an answer, else the last that has one: "the answer is correct"."""
+    """Return the last phrase whose value looks like an answer, else the last with any value ("the answer is yes")."""
     limit = len(text)
     other: Answer | None = None
     for match in reversed(list(_PHRASE.finditer(text))):
@@ -221,7 +222,7 @@ def _last_phrase(text: str) -> Answer | None:
         end = stop.start() if stop else limit
         if text[start:end].strip() in ("", *_DISPLAY_OPEN) and (below := _value_below(text, end, limit)):
             return Answer(below[0], match.start(), below[1], "phrase")
-        # Behind the value may stand an aside ("7, as required") or an exclamation mark, which is no factorial here.
+        # The value may be followed by an aside ("7, as required") or by an exclamation mark that is not a factorial.
         for most in (end, start + len(text[start:end].rstrip().rstrip("!")), _aside(text, start, end)):
             value = _clean_edges(text[start:most])
             if not value:
@@ -230,13 +231,13 @@ def _last_phrase(text: str) -> Answer | None:
             if _looks_like_answer(value) and not value.endswith("!"):
                 return found
             other = other or (None if match["weaker"] else found)
-        # Phrases share no text, so that however many there are, each character is looked at a few times.
+        # Phrases do not overlap, so each character is examined only a few times, however many phrases there are.
         limit = match.start()
     return other
 
 
 def _value_below(text: str, start: int, limit: int) -> tuple[str, int] | None:
-    """The value on the next line that holds one, before which display math may be opened, and where that line ends."""
+    """Return the value on the next line (or on the one after, if display math starts first) and that line's end."""
     for line in islice(_LINE.finditer(text, start, limit), 2):
         value = _clean_edges(line.group())
         if value:
@@ -245,13 +246,13 @@ def _value_below(text: str, start: int, limit: int) -> tuple[str, int] | None:
 
 
 def _aside(text: str, start: int, end: int) -> int:
-    """Where a comma parts the value from words that bring no further value, or `end`."""
+    """Return where a comma separates the value from an aside without a value, or `end`."""
     aside = _ASIDE.search(text, start, end)
     return end if aside is None else aside.start()
 
 
 def _label_end(text: str, line: Span, label: re.Match[str]) -> int:
-    """Where the label ends, the emphasis that it opened included: all of `**Step 1:**`, but only `Step 1:` of
+    """Return where the label ends, including the emphasis that it opened: all of `**Step 1:**`, but only `Step 1:` of
     `Step 1:**bold**`."""
     lead = label["lead"]
     opened = len(lead) - len(lead.rstrip("*_"))
@@ -264,11 +265,11 @@ def _label_end(text: str, line: Span, label: re.Match[str]) -> int:
 
 
 def _final_value(text: str, rows: list[Span], at: int, start: int, boxes: list[_Box]) -> tuple[str, int]:
-    """The value of the answer line `rows[at]`, whose label ends at `start`, and the last row it takes."""
+    """Return the value of the answer line `rows[at]`, whose label ends at `start`, and the last row it covers."""
     display = text[start : rows[at].end].strip() in _DISPLAY_OPEN
     value = clean_answer(text[start : rows[at].end])
     last = at
-    # The value may stand on the next line, and a line that only opens display math may stand before it.
+    # The value may be on the next line, after a line that only starts display math.
     for _ in range(2):
         if value or last + 1 == len(rows) or _opens(text, rows[last + 1]):
             break
@@ -279,7 +280,7 @@ def _final_value(text: str, rows: list[Span], at: int, start: int, boxes: list[_
         value = clean_answer(text[start : rows[last].end])
     if not value:
         return "", at
-    # A box may go on over several lines, as a matrix does.
+    # A box may span several lines, as a matrix does.
     nearest = bisect_left(boxes, (start,))
     if nearest < len(boxes) and boxes[nearest].start < rows[last].end < boxes[nearest].end:
         box, reach = boxes[nearest], last + 1
@@ -293,14 +294,14 @@ def _final_value(text: str, rows: list[Span], at: int, start: int, boxes: list[_
 
 
 def _opens(text: str, row: Span) -> bool:
-    """Whether a mark of its own opens this row, so that it cannot carry on the row before."""
+    """Whether this row starts with a marker, so that it cannot continue the row before."""
     return any(mark.match(text, *row) for mark in (_STEP, _FINAL, _ANSWER, _HASHES, _TAGS))
 
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
 TEXT_COMMAND = r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*"
 
-# A capital opens the words of a heading (`2 Setup`), not those that say what was counted (`5 apples`, `5 USD`).
+# A capitalized word means a heading (`2 Setup`), not what was counted (`5 apples`, `5 USD`).
 _NUMBER_LIKE = re.compile(
     rf"[+-]?\s?\\?[$€£]?\s?[+-]?{NUMBER}(?:\s?/\s?{NUMBER})?\s?\\?[%°$€£]?(?:\s(?:[a-z]+|[A-Z]+)){{0,3}}"
 )
@@ -320,7 +321,7 @@ _MAX_EXPRESSION = 200
 
 
 def _looks_like_answer(value: str) -> bool:
-    """Whether this is a number, alone or with what it counts, or a short expression: not the words of a heading."""
+    """Whether this is a number, with or without a unit, or a short expression, rather than the words of a heading."""
     if not value or len(value) > _MAX_EXPRESSION or _NUMBERED_HEADING.match(value):
         return False
     if _NUMBER_LIKE.fullmatch(value):
@@ -332,9 +333,9 @@ def _looks_like_answer(value: str) -> bool:
 
 
 def counted_amount(value: str) -> str | None:
-    """What stands before up to five words that say what is counted (`14 eggs`, `$5 in total`), or None.
+    """Return the amount before up to five words that say what is counted (`14 eggs`, `$5 in total`), or None.
 
-    Words that could change the amount (`14 dozen`, `2 and a half`, `3 squared`, a variable) are none of these.
+    None if one of the words could change the amount: `14 dozen`, `2 and a half`, `3 squared`, a variable.
     """
     parts = value.split()
     words = 0
@@ -346,13 +347,13 @@ def counted_amount(value: str) -> str | None:
 
 
 def prose_words(value: str) -> list[str]:
-    r"""The words of prose: three letters or more, neither a function's name nor part of `\command` or `\text{...}`."""
+    r"""Return the words of three letters or more that are neither function names nor in `\command` or `\text{...}`."""
     return [word.casefold() for word in _WORD.findall(_COMMAND.sub(" ", value)) if word.lower() not in _FUNCTIONS]
 
 
 # --- cleaning ----------------------------------------------------------------------------------------------------
 
-_MAX_LAYERS = 20  # wrappings taken off; hostile nesting must not cost a pass over the text for every layer
+_MAX_LAYERS = 20  # of wrapping to remove; hostile nesting must not cost one pass over the text per layer
 
 
 def _clean_edges(raw: str) -> str:
@@ -365,7 +366,7 @@ def _clean_edges(raw: str) -> str:
                 value = bare.strip()
         value = _without_dollars(value)
         for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
-            # An unpaired delimiter belongs to display math that goes on over other lines.
+            # An unpaired delimiter belongs to display math that spans several lines.
             if value.startswith(opening) and closing not in value[2:-2]:
                 value = value[2:]
             if value.endswith(closing) and opening not in value:
@@ -383,7 +384,7 @@ def _clean_edges(raw: str) -> str:
 
 
 def _without_dollars(value: str) -> str:
-    """Without the dollars of `$5$` and `$$5$$`. One dollar before an amount is money and stays."""
+    """Remove the math delimiters of `$5$` and `$$5$$`. A single dollar sign before an amount is money and stays."""
     bare = value.lstrip("$")
     left = len(value) - len(bare)
     inner = bare.rstrip("$")

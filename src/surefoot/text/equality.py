@@ -1,7 +1,7 @@
-"""Whether two answers mean the same.
+"""Decide whether two answers are equal.
 
-The rule: what can be told at sight is told here, exactly; what takes algebra is left to math-verify, in a process that
-is killed at the limit. What was not decided is None, never a guess.
+Text and plain numbers are compared here, exactly; anything that takes algebra goes to math-verify, in a process that is
+killed at the time limit. An undecided comparison is None, never a guess.
 """
 
 from __future__ import annotations
@@ -44,23 +44,26 @@ _FRAC = re.compile(
 
 
 def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
-    r"""Whether answer `b` means the same as the reference `a`; None when that could not be decided.
+    r"""Return whether answer `b` is equal to the reference `a`, or None if that could not be decided.
 
-    Equal texts and plain numbers are compared here, exactly: `1,234.50` is `1234.5`, `\frac{1}{2}` is `0.5`, and
-    `1/3` is not `0.333`. A plain number is also the same number with what it counts: `14` is `14 eggs`. As in
-    math-verify, `50%` is both `0.5` and `50`. Anything else is handed to math-verify, with `a` as its gold and `b` as
-    its target: the two are not interchangeable there (the reference `1<x<2` accepts `(1,2)`, the reference `(1,2)` does
-    not accept `1<x<2`). What math-verify cannot read is not the same: False. So is an empty answer, which is no answer.
+    Text and plain numbers are compared exactly: `1,234.50` equals `1234.5`, `\frac{1}{2}` equals `0.5`, and `1/3` does
+    not equal `0.333`. A plain number also equals the same number with what it counts: `14` equals `14 eggs`. As in
+    math-verify, `50%` equals both `0.5` and `50`. Everything else goes to math-verify, with `a` as its gold and `b` as
+    its target. The two are not interchangeable: the reference `1<x<2` accepts `(1,2)`, but the reference `(1,2)` does
+    not accept `1<x<2`. An empty answer, or one that math-verify cannot parse, is never equal: False.
 
-    math-verify runs in a child process that is killed once `timeout` seconds have passed, so the limit holds for any
-    input, in any thread, without signals. Starting a worker and waiting for a free one are not charged to `timeout`;
-    each has a limit of its own (see `math_verify_pool`), so that no thread waits for ever. Answers longer than
-    2,000 characters that are not equal as text give None at once.
+    math-verify runs in a child process that is killed after `timeout` seconds, so the limit holds for any input, in any
+    thread, without signals. Starting a worker and waiting for a free one do not count towards `timeout`; they have
+    limits of their own (see `math_verify_pool`), so no thread waits forever. Answers longer than 2,000 characters that
+    differ as text give None at once.
+
+    >>> same_answer("1/2", "0.5")
+    True
     """
-    require_text(a, "same_answer() compares two strings")
-    require_text(b, "same_answer() compares two strings")
+    require_text(a, "same_answer() expects two strings")
+    require_text(b, "same_answer() expects two strings")
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
-        raise OptionError(f"timeout is {timeout!r}; give a number of seconds above 0 and up to {MAX_TIMEOUT:g}.")
+        raise OptionError(f"timeout={timeout!r} must be a number of seconds above 0 and at most {MAX_TIMEOUT:g}.")
     gold, target = _normal(a), _normal(b)
     if not gold or not target:
         return False
@@ -78,7 +81,7 @@ def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
 
 
 def _normal(raw: str) -> str:
-    """The value with one spelling for what has several."""
+    """Return the cleaned answer with equivalent notations unified."""
     value = _SYNONYMS.sub(lambda match: _PLAIN[match.group()], clean_answer(raw))
     if whole := _TEXT.fullmatch(value):
         value = whole[1]
@@ -86,16 +89,16 @@ def _normal(raw: str) -> str:
 
 
 def _same_at_sight(a: str, b: str) -> bool | None:
-    """What can be told without algebra of two answers that are not equal as text; None when it takes some."""
+    """Compare two answers that differ as text, without algebra; None if that is not enough."""
     first, second = _numbers(a), _numbers(b)
     if bool(first) != bool(second):
-        # One is a plain number; the other may be one with what it counts.
+        # One is a plain number; the other may be a number with what it counts.
         first, second = first or _counted(a), second or _counted(b)
     if first and second:
         return not first.isdisjoint(second)
     if not _balanced(a) or not _balanced(b):
         return False
-    # As algebra, `listen` and `silent` are the same product of letters. Words are compared as words.
+    # As algebra, `listen` and `silent` are the same product of letters. Compare words as words.
     first_words, second_words = prose_words(a), prose_words(b)
     if first_words and second_words:
         if _PROSE.fullmatch(a) and _PROSE.fullmatch(b):
@@ -111,8 +114,8 @@ def _counted(value: str) -> frozenset[Fraction]:
 
 
 def _numbers(value: str) -> frozenset[Fraction]:
-    """The values that a plain number may stand for: one, or two for a percentage; none if it is not a plain number."""
-    # The bound keeps hostile digits from costing anything, and stays below any limit that int() may be given.
+    """Return the possible values of a plain number: one, two for a percentage, none if it is not a plain number."""
+    # The bound keeps hostile digits cheap, and is below any limit that can be set for int().
     amount = _AMOUNT.fullmatch(value) if len(value) <= _MAX_NUMBER_CHARS else None
     if amount is None or (amount["sign"] and amount["inner"]):
         return frozenset()
@@ -126,7 +129,7 @@ def _numbers(value: str) -> frozenset[Fraction]:
     else:
         digits = parts.get("digits")
         top, bottom = (digits[0], digits[1]) if digits else (parts["top"], parts["bottom"])
-        # A sign inside a mixed number has no one meaning, and a zero below the line has none.
+        # A sign inside a mixed number is ambiguous, and a zero denominator has no value.
         if not _fraction(bottom) or (parts["whole"] and not (top + bottom).isalnum()):
             return frozenset()
         number = int(parts["whole"] or 0) + _fraction(top) / _fraction(bottom)

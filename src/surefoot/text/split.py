@@ -1,8 +1,8 @@
-"""From a solution's text to its steps.
+"""Split the text of a solution into steps.
 
-The rule: the text is only marked, never rewritten. Every character that is not white space ends up in exactly one
-place: in a step, in a step's label, in the line that states the answer, or in `Solution.outside`. Splitting takes time
-linear in the text, whatever the text is.
+Invariant: the text is never rewritten. Every character that is not whitespace ends up in exactly one place: a step, a
+step's label, the line that states the answer, or `Solution.outside`. Splitting takes time linear in the length of any
+text.
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ _BARE_TAG = re.compile(r"</?(?:think|reasoning|solution|answer)>", re.IGNORECASE
 
 
 def split(solution: str | Sequence[str], rule: str = "auto", *, closing: bool = True) -> Solution:
-    """The steps of a solution, by one of SPLIT_RULES. A list or tuple of strings is taken as ready steps.
+    """Split a solution into steps by one of SPLIT_RULES. A list or tuple of strings is used as the steps, unchanged.
 
-    - `steps`: a line such as `Step 3:`, `**Step 3:**` or `### Step 3` opens a step, which goes on to the next such line
-      or to an answer line (`Final Answer: 42`, `#### 42`, `<answer>42</answer>`, at the very end also `Answer: 42`).
-      The label is no part of the step's text.
-    - `paragraphs`: blank lines part the steps. `lines`: every line that is not blank is a step. In both, the line that
-      states the answer is no part of a step, and what follows it is outside; so is a line that is nothing but a tag
+    - `steps`: a line such as `Step 3:`, `**Step 3:**` or `### Step 3` starts a step, which ends at the next such line
+      or at an answer line (`Final Answer: 42`, `#### 42`, `<answer>42</answer>`, at the very end also `Answer: 42`).
+      The label is not part of the step's text.
+    - `paragraphs`: blank lines separate the steps. `lines`: every non-blank line is a step. In both, the line that
+      states the answer is not part of a step, and the text after it is outside; so is a line that consists of a tag
       (`<think>`, `</think>`).
-    - `auto`: `steps` if there is a step label, else `paragraphs` if a blank line parts the text before the answer line,
-      else `lines`.
+    - `auto`: `steps` if there is a step label, else `paragraphs` if there is a blank line before the answer line, else
+      `lines`.
 
-    When an answer line states the answer and `closing` is true, a last step of kind `answer` is added, worded
-    "The answer is \\boxed{X}"; with `closing=False` that line is outside. An answer found inside a step is judged as
-    part of it and adds no step. The texts of a ready list are kept exactly, and nothing is added to them.
+    If an answer line states the answer and `closing` is true, a last step of kind `answer` is added with the text
+    "The answer is \\boxed{X}"; with `closing=False` that line is outside. An answer inside a step is scored as part of
+    that step and adds none. A list is kept exactly as it is, and no step is added to it.
+
+    >>> [step.text for step in split("2 + 3 = 5.\\n\\nTwice that is 10.").steps]
+    ['2 + 3 = 5.', 'Twice that is 10.']
     """
     if rule not in SPLIT_RULES:
         raise OptionError(f"rule is {rule!r}; choose one of {', '.join(SPLIT_RULES)}.")
@@ -65,7 +68,7 @@ def _split_text(text: str, rule: str, closing: bool) -> Solution:
         pieces = _paragraphs(text, body) if rule == "paragraphs" else body
     steps = [Step(text[start:end], start, end, at) for at, (start, end) in enumerate(pieces) if start < end]
     empty = len(pieces) - len(steps)
-    # A text that was said to have step labels and has none was not understood: nothing of it is judged.
+    # With rule="steps", a text without step labels was not understood: none of it is scored.
     if closing and answer_line and (labels or rule != "steps"):
         words = closing_text(answer_line.value)
         steps.append(Step(words, answer_line.start, answer_line.end, len(pieces), "answer"))
@@ -76,7 +79,7 @@ def _split_text(text: str, rule: str, closing: bool) -> Solution:
 
 
 def _labelled(text: str, labels: list[Span], stated: list[Answer]) -> list[Span]:
-    """The body of each label: to the next label, or to the answer line before it."""
+    """Return the text after each label, up to the next label or answer line."""
     stops = sorted([label.start for label in labels] + [answer.start for answer in stated] + [len(text)])
     bodies = []
     at = 0
@@ -88,7 +91,7 @@ def _labelled(text: str, labels: list[Span], stated: list[Answer]) -> list[Span]
 
 
 def _before_answer(rows: list[Span], answer: Answer | None, stated: list[Answer]) -> list[Span]:
-    """The rows before the answer line, or else before a `Final Answer:` at the very end whose value never came."""
+    """Return the rows before the answer line, or else before a final `Final Answer:` that has no value."""
     if answer is None and stated and stated[-1].end == rows[-1].end:
         answer = stated[-1]
     return rows if answer is None else [row for row in rows if row.start < answer.start]
@@ -105,13 +108,13 @@ def _paragraphs(text: str, rows: list[Span]) -> list[Span]:
 
 
 def _apart(text: str, before: Span, after: Span) -> bool:
-    """Whether a blank line stands between two neighbouring lines: two line ends or more."""
+    """Whether a blank line separates two adjacent lines: two or more line ends."""
     gap = text[before.end : after.start]
     return gap.count("\n") + gap.count("\r") - gap.count("\r\n") > 1
 
 
 def _gaps(text: str, taken: list[Span]) -> tuple[Span, ...]:
-    """What lies between the spans taken, white space aside."""
+    """Return the text between the given spans, ignoring whitespace."""
     gaps = []
     at = 0
     for start, end in [*taken, (len(text), len(text))]:

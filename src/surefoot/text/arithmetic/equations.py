@@ -1,8 +1,8 @@
-"""The equations in a text, worked out exactly: true, false, or not to be told.
+"""Check the equations in a text exactly: each is true, false or undecided.
 
-The rule: `false` is said only of an equation that was understood whole. A variable, a word that changes a value (half,
-dozen), a change of units, an operation not known here: each makes it "cannot tell". Numbers are fractions, nothing is
-handed to `eval`, and the time is linear in the text, whatever the text is.
+Invariant: an equation is called false only if it was understood completely. A variable, a word that changes a value
+(half, dozen), a unit conversion or an unknown operation makes it undecided. Numbers are fractions, nothing is passed to
+`eval`, and the time is linear in the length of any text.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from surefoot.text.arithmetic.operands import Side, closing_side, is_bare, openi
 from surefoot.text.arithmetic.words import CHANGING, MEASURES, MONEY, ROUNDING
 
 PRINTED_DECIMALS = 10
-"""So many decimals are those of a program, which computes with about sixteen digits."""
+"""A number with this many decimals was printed by a program, which computes with about sixteen digits."""
 FLOAT_NOISE = Fraction(1, 10**9)
 LOOKS_ROUNDED = re.compile(r"\.\d*(?:33|66|67|17|83|43|57|29|71|14|86|11|22|44|56|78|89)\d?$")
 
 
 @dataclass(frozen=True)
 class Equation:
-    """Two sides with an equals sign between them: `text[start:end]`."""
+    """An equation in the text, at `text[start:end]`, with the values of its two sides."""
 
     start: int
     end: int
     left: Fraction | None
     right: Fraction | None
     verdict: bool | None
-    """True, False, or None: cannot tell."""
+    """True, False, or None if undecided."""
 
 
 def check_arithmetic(text: str, tokens: Sequence[Token] | None = None) -> tuple[Equation, ...]:
-    """Every equation of the text that has a number on both sides, in order; `tokens`, if known, are the text's."""
+    """Return every equation with a number on both sides, in order. Pass `tokens` if the text is already tokenized."""
     found: list[Equation] = []
     segment: list[Token] = []
     segments: list[list[Token]] = []
@@ -53,9 +53,9 @@ def check_arithmetic(text: str, tokens: Sequence[Token] | None = None) -> tuple[
         else:
             segment.append(token)
     segments.append(segment)
-    for sign, (before, behind) in zip(signs, pairwise(segments), strict=True):
+    for sign, (before, after) in zip(signs, pairwise(segments), strict=True):
         left = closing_side(before)
-        right = opening_side(behind) if left is not None else None
+        right = opening_side(after) if left is not None else None
         if left is not None and right is not None:
             found.append(_judge(text, left, right, approximate=sign.kind == "approx"))
     return tuple(sorted(found, key=lambda equation: (equation.start, equation.end)))
@@ -84,7 +84,7 @@ def _judge(text: str, left: Side, right: Side, *, approximate: bool) -> Equation
     bare = is_bare(left.tokens) and is_bare(right.tokens)
     money = "$" in text[max(0, start - 2) : end]
     measures = {MEASURES[word] for word in words if word in MEASURES} | ({"dollar"} if money else set())
-    # "3 weeks = 21 days", "2 dollars - 50 cents" and "3 pens + 1 ruler = $4" are not arithmetic alone.
+    # "3 weeks = 21 days", "2 dollars - 50 cents" and "3 pens + 1 ruler = $4" take more than arithmetic.
     if len(measures) > 1 or (bare and (words or money)) or (left.words and _is_single(left.tokens)):
         return unsure
     if left.words and measures <= MONEY and _is_priced(text, left, right):
@@ -99,7 +99,7 @@ def _judge(text: str, left: Side, right: Side, *, approximate: bool) -> Equation
 
 
 def _readings(left: Side, right: Side) -> list[tuple[Fraction, Fraction]]:
-    """The values of both sides, with 20% as 0.2 and as 20: people write both."""
+    """Return the values of both sides, reading 20% as 0.2 and as 20: people write both."""
     hundredth, one = Fraction(1, 100), Fraction(1)
     pairs = [(hundredth, hundredth)]
     if any(token.kind == "percent" for token in (*left.tokens, *right.tokens)):
@@ -118,7 +118,7 @@ def _value(side: Side, percent: Fraction = Fraction(1, 100)) -> Fraction | None:
 
 
 def _agree(a: Fraction, b: Fraction, right: Side) -> bool:
-    """Equal, or equal as far as the decimals of the right side go."""
+    """Whether the values are equal, or equal to the precision of the right side's decimals."""
     if a == b:
         return True
     numbers = [token.text for token in right.tokens if token.kind == "number"]
@@ -130,12 +130,12 @@ def _agree(a: Fraction, b: Fraction, right: Side) -> bool:
     step = Fraction(1, 10**decimals)
     if any(token.kind == "percent" for token in right.tokens) and abs(b) < abs(number_value(numbers[0])):
         step /= 100
-    # Cut off instead of rounded is tolerated too, but only where digits are missing.
+    # Truncation instead of rounding is tolerated too, but only if digits are missing.
     return (a / step).denominator != 1 and (abs(a - b) <= step / 2 or (0 < abs(a) - abs(b) < step and a * b >= 0))
 
 
 def _rounded(a: Fraction, right: Side) -> bool:
-    """Whether a number that is said to be rounded is: half a unit of its last digit that is not 0."""
+    """Whether the right side is a rounding of `a`: within one unit of its last non-zero digit."""
     numbers = [token.text for token in right.tokens if token.kind == "number"]
     if len(numbers) != 1:
         return False
@@ -150,12 +150,12 @@ def _rounded(a: Fraction, right: Side) -> bool:
 
 
 def _is_single(tokens: Sequence[Token]) -> bool:
-    """A number, or a fraction of two: "1/2 banana", but not "45 minutes / 8 students"."""
+    """Whether this is one number or one fraction: "1/2 banana", but not "45 minutes / 8 students"."""
     return len(tokens) == 1 or (len(tokens) == 3 and tokens[1].text == "/" and tokens[0].end == tokens[1].start)
 
 
 def _is_priced(text: str, left: Side, right: Side) -> bool:
-    """Whether things are added up and money comes out."""
+    """Whether the left side counts things and the right side is money."""
     start, middle, end = left.tokens[0].start, left.tokens[-1].end, right.tokens[-1].end
     paid = "$" in text[middle:end] or any(MEASURES.get(word) in MONEY for word in right.trailing)
     counted = "$" not in text[max(0, start - 2) : middle] and MONEY.isdisjoint(
@@ -165,7 +165,7 @@ def _is_priced(text: str, left: Side, right: Side) -> bool:
 
 
 def _is_ambiguous(tokens: Sequence[Token]) -> bool:
-    """Whether people write it and mean something else: "50 + 10%" for 55, "16x2" for a square, "2\\frac13" for 2/3."""
+    """Whether the notation has a second meaning: "50 + 10%" (55), "16x2" (16x²), "2\\frac13" (2/3)."""
     for at in range(1, len(tokens)):
         before, token, after = tokens[at - 1], tokens[at], tokens[at + 1 : at + 3]
         glued = before.end == token.start
@@ -180,5 +180,5 @@ def _is_ambiguous(tokens: Sequence[Token]) -> bool:
 
 
 def _is_code(token: Token) -> bool:
-    """A time such as 0730, or a number of something."""
+    """Whether the token is a code with a leading zero, such as the time 0730."""
     return token.kind == "number" and len(token.text) > 1 and token.text[0] == "0" and token.text[1].isdigit()

@@ -1,7 +1,7 @@
-"""Expressions: their tokens, and their value, worked out exactly.
+"""Tokenize arithmetic expressions and evaluate them exactly.
 
-The rule: numbers are fractions, nothing is handed to `eval`, and everything has a limit: the length of a number, the
-depth of brackets, the size of a result. What is past a limit or not understood has no value.
+Numbers are fractions, nothing is passed to `eval`, and the length of a number, the depth of brackets and the size of a
+result are all limited. Anything that exceeds a limit or is not understood has no value.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LONGEST_NUMBER = 30
 
 
 class Token(NamedTuple):
-    """A piece of text: what it is, and where."""
+    """A piece of text with its kind and position."""
 
     kind: str
     text: str
@@ -52,31 +52,31 @@ class Token(NamedTuple):
 
 
 class CannotTell(Exception):
-    """The expression is not one that is understood here."""
+    """The expression is not understood."""
 
 
 def number_value(text: str) -> Fraction:
-    """A number as written, thousands commas and all."""
+    """Return the value of a number as written; it may contain thousands separators."""
     digits = text.replace("{,}", "").replace("\\,", "").replace(",", "")
     if len(digits) > LONGEST_NUMBER:
         raise ValueError(f"A number of {len(digits)} digits is too long.")
-    # Reading an integer is three times as fast as reading a fraction, and nearly all numbers are integers.
+    # Parsing an integer is three times as fast as parsing a fraction, and nearly all numbers are integers.
     return Fraction(int(digits)) if digits.isdecimal() else Fraction(digits)
 
 
 def numbers_in(text: str) -> list[Fraction]:
-    """Every number of the text, in order; those too long to be meant are left out."""
+    """Return every number in the text, in order, except implausibly long ones."""
     return numbers_of(tokens_of(text))
 
 
 def numbers_of(tokens: Iterable[Token]) -> list[Fraction]:
-    """Every number among the tokens of a text."""
+    """Return every number among the tokens, except implausibly long ones."""
     found = (token.text for token in tokens if token.kind == "number")
     return [number_value(number) for number in found if len(number) <= LONGEST_NUMBER]
 
 
 def evaluate(expression: str) -> Fraction | None:
-    """The value of a text that is nothing but an expression, or None."""
+    """Return the value of a text that consists of one expression, or None."""
     tokens = [token for token in tokens_of(expression) if token.kind not in ("newline", "skip")]
     if not tokens or len(tokens) > LONGEST_RUN:
         return None
@@ -87,7 +87,7 @@ def evaluate(expression: str) -> Fraction | None:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens without white space; line ends stay where they part two expressions."""
+    """Return the tokens without whitespace. Line ends are kept where they separate two expressions."""
     raw: list[Token] = []
     line_start = True
     for match in TOKEN.finditer(text):
@@ -107,7 +107,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _parts(tokens: list[Token], at: int) -> bool:
-    """Whether a line end parts what stands before and behind it: not beside a sign that waits for its other side."""
+    """Whether a line end separates two expressions: not if it follows or precedes a sign that needs an operand."""
     before = tokens[at - 1] if at else None
     after = tokens[at + 1] if at + 1 < len(tokens) else None
     waits = before is not None and (before.kind in ("equals", "approx", "times", "divide") or before.text in "+")
@@ -120,7 +120,7 @@ def is_expression(token: Token) -> bool:
 
 
 def joins(token: Token | None) -> bool:
-    """Whether the token links two operands."""
+    """Whether the token is a binary operator."""
     return token is not None and (token.kind in ("times", "divide") or token.text in ("+", "-", "−", "–", "*", "/"))
 
 
@@ -135,7 +135,7 @@ def opens(token: Token | None) -> bool:
 
 
 class Parser:
-    """Recursive descent over the tokens of one expression, with exact numbers and limits on everything."""
+    """A recursive-descent parser that evaluates one expression exactly and within limits."""
 
     def __init__(self, tokens: Sequence[Token], percent: Fraction) -> None:
         self._tokens = tokens
@@ -144,7 +144,7 @@ class Parser:
         self._depth = 0
 
     def whole(self) -> Fraction:
-        """The value, if the tokens are one expression and nothing else."""
+        """Return the value if the tokens form exactly one expression; otherwise raise CannotTell."""
         value = self._sum()
         if self._at != len(self._tokens):
             raise CannotTell
@@ -184,7 +184,7 @@ class Parser:
         return value
 
     def _divisor(self) -> Fraction:
-        """An operand; what "24 / 2/3" means, its writer knows alone."""
+        """Parse an operand; "24 / 2/3" is ambiguous and is rejected."""
         sign, *following = self._tokens[self._at - 1 : self._at + 3]
         if len(following) == 3 and following[1].text == "/" and sign.end < following[0].start:
             top, bar, bottom = following

@@ -1,8 +1,8 @@
-"""The sides of an equals sign: which of the text around it belongs to them, and how sure that is.
+"""Find the two sides of an equals sign in the text around it, and how reliably each was read.
 
-The rule: a side is doubtful when it may go on in a way that is not understood (a variable, a function, half a bracket),
-and hazy when the words around it may change what is said of it (a remainder, an average, a denial). Of a doubtful side
-nothing is said; of a hazy one, never that it is false.
+A side is doubtful if it may continue in a way that is not understood (a variable, a function, an unmatched bracket).
+It is hazy if the words around it may change its meaning (a remainder, an average, a denial). An equation with a
+doubtful side is undecided; one with a hazy side is never called false.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from surefoot.text.arithmetic.words import (
 
 
 class Side(NamedTuple):
-    """One side of an equals sign: its tokens, the words in it and behind it, and how sure it is."""
+    """One side of an equals sign: its tokens, the words in it and after it, and how reliably it was read."""
 
     tokens: Sequence[Token]
     words: tuple[str, ...]
@@ -46,7 +46,7 @@ class Side(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """An expression in a segment: from where to where, its tokens, and the units in it."""
+    """An expression in a segment: its range, its tokens, and the units in it."""
 
     first: int
     end: int
@@ -54,12 +54,12 @@ class _Run(NamedTuple):
     words: list[tuple[int, str]]
     """Each word with the number of tokens before it."""
     doubts: list[int]
-    """Each unit with a variable in it, as the number of tokens before it; 0 where it is a factor for sure."""
+    """For each unit that contains a variable, the number of tokens before it; 0 if it is certainly a factor."""
     hazy: bool
 
 
 def closing_side(segment: list[Token]) -> Side | None:
-    """The expression that stands at the end of a segment, before an equals sign."""
+    """Return the expression at the end of a segment, before an equals sign."""
     segment = segment[-2 * LONGEST_RUN :]
     run, earlier = None, None
     for run_ in _runs(segment):
@@ -73,7 +73,7 @@ def closing_side(segment: list[Token]) -> Side | None:
         return None
     doubtful, hazy = bool(run.doubts) or len(inner) > LONGEST_RUN, run.hazy
     if start:
-        # "100 + (20 * 3 = 60" and "(some words) + 1 = 4" go on before what is seen of them; so does "\frac{x}{4} = 3".
+        # "100 + (20 * 3 = 60", "(some words) + 1 = 4" and "\frac{x}{4} = 3" begin before the part that is seen.
         edge = tokens[start - 1]
         cut = edge.text in OPENING and start > 1 and joins(tokens[start - 2])
         # "(x)(3)", "(x) (3)", but not "1) (3 + 4) * 5"
@@ -88,7 +88,7 @@ def closing_side(segment: list[Token]) -> Side | None:
 
 
 def opening_side(segment: list[Token]) -> Side | None:
-    """The expression that stands at the beginning of a segment, behind an equals sign."""
+    """Return the expression at the beginning of a segment, after an equals sign."""
     segment = segment[: 2 * LONGEST_RUN]
     run = next(_runs(segment), None)
     if run is None or run.first != 0:
@@ -107,7 +107,7 @@ def opening_side(segment: list[Token]) -> Side | None:
         glued = after.kind == "word" and after.start == tokens[-1].end and len(after.text) == 1
         doubtful = doubtful or glued or after.kind == "bad" or _is_colon(after, tokens[-1])
         near = segment[end : end + 2]
-    # Words behind the last number say what it counts, or how: "15 apples", "15 more than before".
+    # Words after the last number say what it counts, or how: "15 apples", "15 more than before".
     trailing = [word for place, word in run.words if place >= stop]
     trailing += [word for token in near if token.kind == "word" for word in words_of(token.text)]
     words = tuple(word for place, word in run.words if place < stop)
@@ -119,7 +119,7 @@ def opening_side(segment: list[Token]) -> Side | None:
 
 
 def is_bare(tokens: Sequence[Token]) -> bool:
-    """Whether nothing is to be worked out."""
+    """Whether the tokens contain no operation."""
     return not any(joins(token) for token in tokens[1:]) and not any(token.kind == "frac" for token in tokens)
 
 
@@ -127,7 +127,7 @@ def is_bare(tokens: Sequence[Token]) -> bool:
 
 
 def _runs(segment: list[Token]) -> Iterator[_Run]:
-    """The expressions of a segment, in order."""
+    """Yield the expressions of a segment, in order."""
     at = 0
     while at < len(segment):
         if not is_expression(segment[at]):
@@ -176,19 +176,19 @@ def _runs(segment: list[Token]) -> Iterator[_Run]:
 
 
 def _is_times(segment: list[Token], at: int) -> bool:
-    """Whether the letter x stands where a sign should."""
+    """Whether the letter x is used as a multiplication sign."""
     return segment[at].text in ("x", "X") and at + 1 < len(segment) and opens(segment[at + 1])
 
 
 def _is_share(tokens: list[Token]) -> bool:
-    """Whether the last operand is a percentage or a fraction, of which something can be taken."""
+    """Whether the last operand is a percentage or a fraction, so that "of" after it means multiplication."""
     if tokens[-1].kind == "percent" or tokens[-1].text == "}":
         return True
     return len(tokens) > 2 and tokens[-1].kind == tokens[-3].kind == "number" and tokens[-2].text == "/"
 
 
 def _end_of_unit(segment: list[Token], at: int) -> int:
-    """Past up to five words in a row."""
+    """Return the index after up to five consecutive words."""
     stop = at
     while stop < len(segment) and stop < at + 5 and segment[stop].kind == "word" and segment[stop].text not in "xX":
         stop += 1
@@ -196,7 +196,7 @@ def _end_of_unit(segment: list[Token], at: int) -> int:
 
 
 def _goes_on(segment: list[Token], stop: int) -> bool:
-    """Whether the expression goes on behind a unit, or the segment ends with it."""
+    """Whether the expression continues after a unit, or the segment ends with it."""
     follower = segment[stop] if stop < len(segment) else None
     return follower is None or joins(follower) or follower.text in CLOSING or _is_times(segment, stop)
 
@@ -216,7 +216,7 @@ def _is_variable(token: Token, longest: int) -> bool:
 
 
 def _unmatched(tokens: Sequence[Token]) -> list[int]:
-    """Where brackets stand that have no partner."""
+    """Return the positions of unmatched brackets."""
     waiting: list[int] = []
     alone: list[int] = []
     for at, token in enumerate(tokens):
@@ -234,11 +234,11 @@ def _has_number(tokens: Sequence[Token]) -> bool:
     return any(token.kind == "number" for token in tokens)
 
 
-# --- what stands around them ---------------------------------------------------------------------------------------
+# --- the text around an expression ---------------------------------------------------------------------------------
 
 
 def _continues(segment: list[Token], first: int) -> bool:
-    """Whether the expression goes on before its first token, in a way that is not understood."""
+    """Whether the expression begins before its first token, in a way that is not understood."""
     before, start = segment[first - 1], segment[first]
     earlier = segment[first - 2] if first > 1 else None
     if before.kind in ("bad", "number") or _is_colon(before, start):
@@ -266,7 +266,7 @@ def _continues(segment: list[Token], first: int) -> bool:
 
 
 def _is_worked_on(segment: list[Token], first: int, *, bare: bool, listed: bool) -> bool:
-    """Whether the words before the expression may do something to its value: "week 2", "average of 10 + 20"."""
+    """Whether the words before the expression may change its value: "week 2", "average of 10 + 20"."""
     before = segment[first - 1]
     if before.kind != "word":
         return bare and listed and before.text == ","  # "average of 10, 20, 30"
@@ -288,32 +288,32 @@ def _is_worked_on(segment: list[Token], first: int, *, bare: bool, listed: bool)
 
 
 def _is_qualified(segment: list[Token], end: int, trailing: list[str]) -> bool:
-    """Whether what stands behind the expression may take back its value: "3 R 1", "30 with a remainder of 11"."""
+    """Whether the text after the expression may qualify its value: "3 R 1", "30 with a remainder of 11"."""
     following = segment[end : end + 7]
     near = " ".join(word for token in following for word in (words_of(token.text) or [token.text]))
     if QUALIFIED.search(near) or not WORKING.isdisjoint(trailing[:1]):
         return True
     if not following:
         return False
-    after, behind = following[0], following[1] if len(following) > 1 else None
-    if after.kind == "word":
-        if after.text == "and" and behind is not None:  # "1 and 1/4", "1 and a half"
-            fraction = behind.kind == "number" and len(following) > 2 and following[2].text == "/"
-            return fraction or behind.kind == "frac" or behind.text in ("a", *OPENING)
+    first, second = following[0], following[1] if len(following) > 1 else None
+    if first.kind == "word":
+        if first.text == "and" and second is not None:  # "1 and 1/4", "1 and a half"
+            fraction = second.kind == "number" and len(following) > 2 and following[2].text == "/"
+            return fraction or second.kind == "frac" or second.text in ("a", *OPENING)
         return _has_variable([token for token in following[:2] if token.kind == "word"])
-    glued = behind is not None and after.end == behind.start
-    match after.text:
+    glued = second is not None and first.end == second.start
+    match first.text:
         case "?":
             return True
         case ":":
-            return opens(behind)  # "1 : 6 : 4"
+            return opens(second)  # "1 : 6 : 4"
         case ",":
-            return glued and opens(behind)  # "4,2"
+            return glued and opens(second)  # "4,2"
         case ".":
-            return glued and behind is not None and behind.text in (".", "\\overline", "\\bar", *OPENING)  # "0.(3)"
+            return glued and second is not None and second.text in (".", "\\overline", "\\bar", *OPENING)  # "0.(3)"
     return False
 
 
 def _is_colon(token: Token, beside: Token) -> bool:
-    """A ratio or a time of day: 2:3, 7:30."""
+    """Whether the colon is part of a ratio or a time of day: 2:3, 7:30."""
     return token.text == ":" and (token.end == beside.start or beside.end == token.start) and beside.kind == "number"

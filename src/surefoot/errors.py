@@ -1,50 +1,66 @@
-"""Every error that Surefoot raises on purpose.
+"""The exceptions that Surefoot raises. Every message says what is wrong and what to do about it.
 
-The rule: a mistake is named, the message says what to do about it, and one `except SurefootError` catches them all.
+SurefootError
+├── InputError (ValueError)               a question, solution or data row is invalid
+├── OptionError (ValueError)              an option has an invalid value
+├── LoadError                             a model cannot be found, read or trusted
+│   ├── CheckpointError                   a checkpoint does not match its family
+│   └── MissingDependencyError (ImportError)
+├── CacheError                            the score cache cannot be opened, read or written
+├── CalibrationError                      a calibration is invalid or belongs to another model
+├── ServiceError                          a scoring service failed
+│   └── UnreachableError                  the service did not answer in time
+└── UnscoredError                         a trainer that cannot skip samples got one without a reward
 """
 
 from __future__ import annotations
 
 
 class SurefootError(Exception):
-    """The root of all errors raised on purpose by this package."""
+    """Base class of all exceptions that this package raises.
+
+    >>> try:
+    ...     scorer = surefoot.load("no-such-model")
+    ... except surefoot.SurefootError as error:
+    ...     print(error)
+    """
 
 
 class InputError(SurefootError, ValueError):
-    """A question, a solution or a list of steps that cannot be read as such."""
+    """A question, a solution, a list of steps or a data row is invalid."""
 
 
 class OptionError(SurefootError, ValueError):
-    """An option whose value is not one of those offered, or that does not fit this machine."""
+    """An option has a value that is invalid or that this machine does not support."""
 
 
 class LoadError(SurefootError):
-    """A model that cannot be found, read or trusted."""
+    """A model cannot be found, read or trusted."""
 
 
 class CheckpointError(LoadError):
-    """A checkpoint whose tensors, config or vocabulary are not those of its family."""
+    """The tensors, config or vocabulary of a checkpoint do not match its family."""
 
 
 class MissingDependencyError(LoadError, ImportError):
-    """An optional package that the request needs is not installed."""
+    """An optional package that the call needs is not installed."""
 
 
 class CacheError(SurefootError):
-    """A store of scores that cannot be opened, read or written."""
+    """The score cache cannot be opened, read or written."""
 
 
 class CalibrationError(SurefootError):
-    """A calibration that cannot be read, or that was made for another model or scale."""
+    """A calibration cannot be read, or was fitted for another model or scale."""
 
 
 class ServiceError(SurefootError):
-    """A scoring service that cannot be reached, refused the work, or gave an answer that cannot be read."""
+    """A scoring service cannot be reached, rejected the request, or sent an invalid reply."""
 
 
 class UnreachableError(ServiceError):
-    """A service that did not answer, or put everybody off, until there was no patience left."""
+    """A service did not answer, or was too busy, until the time limit had passed."""
 
 
 class UnscoredError(SurefootError):
-    """A sample without a reward, in a trainer that has no way to pass over it."""
+    """A sample has no reward, and the trainer has no way to skip it."""

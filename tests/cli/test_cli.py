@@ -301,8 +301,8 @@ def test_bars_marks_and_colour(scorer: surefoot.Scorer) -> None:
 def test_what_was_not_scored_is_shown(checkpoint: Path) -> None:
     cut = load_local(checkpoint, max_tokens=340).score(CARD_QUESTION, "Preamble.\nStep 1: <extra_0>\nStep 2:")
     text = show(cut)
-    assert "note: 9 characters belong to no step" in text
-    assert "note: 1 empty steps were dropped" in text
+    assert "note: 9 characters are outside the steps" in text
+    assert "note: Dropped empty steps: 1." in text
     assert "note: The solution contains '<extra_0>'" in text
     long = show(load_local(checkpoint, max_tokens=340).score(CARD_QUESTION, CARD_STEPS))
     assert "over_length" in long

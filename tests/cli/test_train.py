@@ -61,7 +61,7 @@ def test_a_folder_is_one_source(data: Path) -> None:
 def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["train", "--base", str(data / "base"), "--out", str(data / "out"), "--quiet", "--precision", "float32"]
     assert main([*common, "--data", str(data / "none.jsonl")]) == 2
-    assert "none.jsonl' is no file" in capsys.readouterr().err
+    assert "none.jsonl' is not a file" in capsys.readouterr().err
     assert main([*common, "--data", f"{data / 'labelled.jsonl'}=0"]) == 2
     assert "the weight must be above 0" in capsys.readouterr().err
     assert main([*common, "--data", str(data / "labelled.jsonl"), "--learning-rate", "-1"]) == 2

@@ -51,7 +51,7 @@ def test_results_survive_json_exactly(scorer: surefoot.Scorer) -> None:
     assert result.warnings
     assert result.outside
     assert SolutionScore.from_dict(json.loads(result.to_json())) == result
-    with pytest.raises(InputError, match="not the data of a scored solution"):
+    with pytest.raises(InputError, match="not a scored solution"):
         SolutionScore.from_dict({"steps": []})
 
 

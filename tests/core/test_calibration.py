@@ -99,9 +99,9 @@ def test_another_model_is_refused(checkpoint: Path, scorer: surefoot.Scorer, fil
     strange = replace(calibration(scorer), model="another", fingerprint="f" * 64)
     with pytest.raises(CalibrationError, match=r"fitted on another .* Fit one with `surefoot calibrate`"):
         load_local(checkpoint, calibration=strange)
-    with pytest.raises(CalibrationError, match="ready-made scores"):
+    with pytest.raises(CalibrationError, match="precomputed scores"):
         load_local(checkpoint, calibration=replace(strange, fingerprint=None))
-    with pytest.raises(CalibrationError, match="type and quantisation count"):
+    with pytest.raises(CalibrationError, match="depends on dtype and quantization"):
         load_local(checkpoint, dtype="bfloat16", calibration=file)
     allowed = load_local(checkpoint, calibration=strange.for_any_model())
     assert allowed.score(QUESTION, STEPS).calibration == strange.name
@@ -112,7 +112,7 @@ def test_only_probabilities_and_only_once(scorer: surefoot.Scorer) -> None:
     found = calibration(scorer)
     with pytest.raises(CalibrationError, match="scale 'margin'"):
         found.apply(replace(result, scale="margin"))
-    with pytest.raises(CalibrationError, match="calibrated already"):
+    with pytest.raises(CalibrationError, match="already calibrated"):
         found.apply(found.apply(result))
 
 
@@ -128,15 +128,15 @@ def test_what_is_written_is_read(scorer: surefoot.Scorer, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "format 2 is not known"),
+        ({"format": 2}, "format 2 is unknown"),
         ({"scale": "margin"}, "cannot be calibrated"),
-        ({"method": "magic"}, "not known"),
+        ({"method": "magic"}, "the method 'magic' is unknown"),
         ({"parameters": {"slope": -1, "bias": 0}}, "above 0"),
-        ({"parameters": {"slope": "x", "bias": 0}}, "is no calibration"),
-        ({"parameters": {}}, "is no calibration"),
-        ({"method": "isotonic", "parameters": {"scores": [0.1], "values": [0.1]}}, "two at least"),
-        ({"method": "isotonic", "parameters": {"scores": [0.1, 0.2], "values": [0.2, 0.1]}}, "rises"),
-        ({"method": "isotonic", "parameters": {"scores": [0.1, 0.2], "values": [0.2, 1.0]}}, "rises"),
+        ({"parameters": {"slope": "x", "bias": 0}}, "is not a calibration"),
+        ({"parameters": {}}, "is not a calibration"),
+        ({"method": "isotonic", "parameters": {"scores": [0.1], "values": [0.1]}}, "at least two"),
+        ({"method": "isotonic", "parameters": {"scores": [0.1, 0.2], "values": [0.2, 0.1]}}, "must be increasing"),
+        ({"method": "isotonic", "parameters": {"scores": [0.1, 0.2], "values": [0.2, 1.0]}}, "must be increasing"),
     ],
 )
 def test_damaged_files(scorer: surefoot.Scorer, tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -152,7 +152,7 @@ def test_files_that_are_none(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(CalibrationError, match="calibration"):
         Calibration.read(path)
-    with pytest.raises(CalibrationError, match="cannot be read"):
+    with pytest.raises(CalibrationError, match="Cannot read"):
         Calibration.read(tmp_path / "missing.json")
 
 

@@ -54,7 +54,7 @@ def test_a_folder_is_a_set_of_splits(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no split omnimath. It has: gsm8k, math"):
         read_processbench(tmp_path, splits=["omnimath"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no .json or .jsonl file"):
+    with pytest.raises(InputError, match="contains no .json or .jsonl file"):
         read_processbench(tmp_path / "empty")
 
 
@@ -126,7 +126,7 @@ def read_processbench_raw(file: Path) -> list[Any]:
 
 
 def test_what_is_neither_file_nor_hub_id() -> None:
-    with pytest.raises(InputError, match="no file and no folder here, nor a hub id"):
+    with pytest.raises(InputError, match="is not a file, a folder or a Hub id"):
         read_processbench("no such file.json")
 
 
@@ -149,7 +149,7 @@ def test_the_hub_gives_its_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", Datasets)
     with pytest.raises(InputError, match=r"Qwen/ProcessBench, split math, item 0 \(from 0\): label is 7"):
         read_processbench("Qwen/ProcessBench")
-    with pytest.raises(InputError, match="the hub did not give it: offline"):
+    with pytest.raises(InputError, match="loading it from the Hub failed: offline"):
         read_processbench("other/one")
 
 

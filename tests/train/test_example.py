@@ -150,7 +150,7 @@ def test_a_bad_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none.jsonl' is no file"):
+    with pytest.raises(InputError, match="none.jsonl' is not a file"):
         read_examples(tmp_path / "none.jsonl")
     broken = tmp_path / "cut.jsonl.gz"
     broken.write_bytes(gzip.compress(b'{"question": "q"}\n' * 100)[:20])

@@ -1,7 +1,7 @@
-"""From step scores to one number.
+"""Aggregate step scores into one number.
 
-The rule: every function takes the scores in the order of the steps and answers `None` when a step that it needs has no
-score, or when there is no step at all. Nothing is filled in. A step is right when its score is above the threshold.
+Invariant: every function takes the scores in step order and returns None if a step that it needs is unscored, or if
+there are no steps. Missing scores are never filled in. A step counts as correct if its score is above the threshold.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ def _complete(scores: Scores) -> list[float] | None:
 
 
 def mean(scores: Scores) -> float | None:
-    """The average of all steps."""
+    """Return the mean of all step scores."""
     known = _complete(scores)
     return None if known is None else math.fsum(known) / len(known)
 
 
 def minimum(scores: Scores) -> float | None:
-    """The weakest step."""
+    """Return the lowest step score."""
     known = _complete(scores)
     return None if known is None else min(known)
 
 
 def final(scores: Scores) -> float | None:
-    """The last step, whatever became of the others."""
+    """Return the score of the last step, even if other steps are unscored."""
     return scores[-1] if scores else None
 
 
 def product(scores: Scores) -> float | None:
-    """The probability that every step is right, were they independent. Falls with the number of steps."""
+    """Return the probability that all steps are correct if they are independent. Decreases with the number of steps."""
     known = _complete(scores)
     return None if known is None else math.prod(known)
 
 
 def geometric_mean(scores: Scores) -> float | None:
-    """The product with the number of steps taken out."""
+    """Return the geometric mean: the product, normalized for the number of steps."""
     known = _complete(scores)
     if known is None:
         return None
@@ -51,7 +51,7 @@ def geometric_mean(scores: Scores) -> float | None:
 
 
 def first_error(scores: Scores, threshold: float = 0.5) -> int | None:
-    """The index of the first wrong step, -1 when every step is right, `None` when an unscored step hides the answer."""
+    """Return the index of the first incorrect step, -1 if all are correct, None if an unscored step comes first."""
     for index, score in enumerate(scores):
         if score is None:
             return None
@@ -61,7 +61,7 @@ def first_error(scores: Scores, threshold: float = 0.5) -> int | None:
 
 
 def correct_prefix(scores: Scores, threshold: float = 0.5) -> float | None:
-    """The share of the steps that stands before the first wrong one: 1.0 when every step is right."""
+    """Return the fraction of the steps before the first incorrect one; 1.0 if all steps are correct."""
     error = first_error(scores, threshold)
     if error is None:
         return None
@@ -69,7 +69,7 @@ def correct_prefix(scores: Scores, threshold: float = 0.5) -> float | None:
 
 
 def soft_minimum_weights(scores: Sequence[float], temperature: float = 0.1) -> list[float]:
-    """The weight of each step in `soft_minimum`: together 1, and the more the lower the score."""
+    """Return the weight of each step in `soft_minimum`. Lower scores weigh more; the weights sum to 1."""
     lowest = min(scores)
     shares = [math.exp((lowest - score) / temperature) for score in scores]
     total = math.fsum(shares)
@@ -77,7 +77,10 @@ def soft_minimum_weights(scores: Sequence[float], temperature: float = 0.1) -> l
 
 
 def soft_minimum(scores: Scores, temperature: float = 0.1) -> float | None:
-    """The average weighted towards the weakest steps, as in PURE: near 0 it is the minimum, when large the mean."""
+    """Return a mean weighted towards the lowest scores, as in PURE.
+
+    It approaches the minimum for a temperature near 0 and the mean for a high one.
+    """
     known = _complete(scores)
     if known is None:
         return None
@@ -85,11 +88,11 @@ def soft_minimum(scores: Scores, temperature: float = 0.1) -> float | None:
 
 
 def clipped(scores: Scores, ceiling: float = 0.5) -> float | None:
-    """What every step lacks to the ceiling, summed: 0.0 when none is below it, and never more."""
+    """Return the negated sum of each step's shortfall below the ceiling: at most 0.0, and 0.0 if no step is below."""
     known = _complete(scores)
     return None if known is None else math.fsum(min(score - ceiling, 0.0) for score in known)
 
 
 def first(scores: Scores) -> float | None:
-    """The first step, whatever became of the others."""
+    """Return the score of the first step, even if other steps are unscored."""
     return scores[0] if scores else None

@@ -1,8 +1,8 @@
-"""A calibration: the map from what a model says to how often it is right.
+"""A calibration maps a model's scores to the observed frequency of correct steps.
 
-The rule: a map is monotone, so that the order of scores stays, and never gives 0 or 1 exactly, so that a product of
-scores cannot be decided by one step alone. It belongs to the model on which it was fitted and to scores that are
-probabilities; for anything else it is refused. A step without a score stays without one, and the raw score is kept.
+Invariant: a map is monotone, so it preserves the order of scores, and never returns exactly 0 or 1, so a single step
+cannot decide a product. A calibration is accepted only for the model it was fitted on and only for probabilities. An
+unscored step stays unscored, and the raw score is kept.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from surefoot.core.result import SolutionScore
 
 FORMAT = 1
-"""Of the JSON file."""
+"""Version of the JSON file format."""
 SCALE = "probability"
 EDGE = 1e-7
-"""Scores nearer than this to 0 or 1 are taken as this far away: single precision can round to 0 or 1, whose logit is
-infinite."""
+"""Scores are clamped to [EDGE, 1 - EDGE]: single precision can round them to 0 or 1, whose logit is infinite."""
 TINY = 1e-15
-"""No calibrated score is nearer to 0 or 1: a sigmoid far out rounds to them."""
+"""Calibrated scores are clamped to [TINY, 1 - TINY]: the sigmoid of a large value rounds to 1."""
 
 Method = Literal["temperature", "isotonic"]
 METHODS: tuple[Method, ...] = ("temperature", "isotonic")
@@ -35,7 +34,7 @@ METHODS: tuple[Method, ...] = ("temperature", "isotonic")
 
 @dataclass(frozen=True)
 class Logistic:
-    """Platt's map: `sigmoid(slope * logit(score) + bias)`. The temperature is 1 / slope."""
+    """Platt scaling: `sigmoid(slope * logit(score) + bias)`. The temperature is 1 / slope."""
 
     slope: float
     bias: float = 0.0
@@ -43,8 +42,8 @@ class Logistic:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.slope) and self.slope > 0.0 and math.isfinite(self.bias)):
             raise CalibrationError(
-                f"slope={self.slope}, bias={self.bias} is no map that keeps the order of scores: the slope must be "
-                "above 0 and both must be finite. Fit it again."
+                f"slope={self.slope}, bias={self.bias} does not preserve the order of scores: the slope must be "
+                "above 0 and both must be finite. Fit the calibration again."
             )
 
     def __call__(self, score: float) -> float:
@@ -56,18 +55,22 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Isotonic:
-    """Straight lines through knots; what lies outside them gets the value of the nearest one."""
+    """Linear interpolation between knots; scores outside them get the value of the nearest knot."""
 
     scores: tuple[float, ...]
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.values) or len(self.scores) < 2:
-            raise CalibrationError("An isotonic map has as many scores as values, two at least. Fit it again.")
+            raise CalibrationError(
+                "An isotonic map needs as many scores as values, and at least two. Fit the calibration again."
+            )
         rising = all(a < b for a, b in zip(self.scores, self.scores[1:], strict=False))
         climbing = all(a <= b for a, b in zip(self.values, self.values[1:], strict=False))
         if not (rising and climbing and self.values[0] > 0.0 and self.values[-1] < 1.0):
-            raise CalibrationError("An isotonic map rises, and its values lie between 0 and 1. Fit it again.")
+            raise CalibrationError(
+                "An isotonic map must be increasing, with values between 0 and 1. Fit the calibration again."
+            )
 
     def __call__(self, score: float) -> float:
         """The calibrated score."""
@@ -77,7 +80,7 @@ class Isotonic:
         if at == len(self.scores):
             return self.values[-1]
         share = (score - self.scores[at - 1]) / (self.scores[at] - self.scores[at - 1])
-        # Rounding may not leave the stretch between the two values.
+        # Rounding must not exceed the upper of the two values.
         return min(self.values[at - 1] + share * (self.values[at] - self.values[at - 1]), self.values[at])
 
 
@@ -91,56 +94,59 @@ class FittedOn:
     solutions: int
     steps: int
     sha256: str
-    """Of problems, steps and labels, in their order."""
+    """Hash of the problems, steps and labels, in order."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A map, and what it belongs to. Made by `evaluate.calibrate`, used by `surefoot.load(calibration=...)`."""
+    """A map and the model it belongs to. Fit one with `evaluate.calibrate` and pass it to `surefoot.load`.
+
+    >>> scorer = surefoot.load("mini", calibration=Calibration.read("calibration.json"))
+    """
 
     map: Map
     model: str
     fingerprint: str | None
-    """Of the model; None when it was fitted on ready-made scores, whose model is not known."""
+    """Fingerprint of the model; None if the map was fitted on precomputed scores, whose model is unknown."""
     fitted_on: FittedOn
     any_model: bool = False
-    """Whether it may be used with any model. Not written into the file: whoever wants it says so."""
+    """Whether any model is accepted. Not written to the file: callers opt in each time."""
 
     @property
     def method(self) -> Method:
-        """How it was fitted."""
+        """How the map was fitted."""
         return "temperature" if isinstance(self.map, Logistic) else "isotonic"
 
     @property
     def name(self) -> str:
-        """The method and a few digits that change with the map: what `SolutionScore.calibration` shows."""
+        """The method and a short hash of the map, as shown by `SolutionScore.calibration`."""
         digest = sha256(json.dumps(asdict(self.map), sort_keys=True).encode()).hexdigest()
         return f"{self.method}-{digest[:8]}"
 
     def for_any_model(self) -> Calibration:
-        """The same, not refused by a model on which it was not fitted. Its probabilities may then mean nothing."""
+        """Return a copy that any model accepts. Its probabilities may then be meaningless."""
         return replace(self, any_model=True)
 
     def check(self, model: str, fingerprint: str) -> None:
-        """Refuses a model on which it was not fitted."""
+        """Raise CalibrationError if the calibration was fitted on another model."""
         if self.any_model or self.fingerprint == fingerprint:
             return
-        known = "ready-made scores" if self.fingerprint is None else f"the fingerprint {self.fingerprint[:12]}"
+        known = "precomputed scores" if self.fingerprint is None else f"fingerprint {self.fingerprint[:12]}"
         raise CalibrationError(
-            f"This calibration was fitted on {self.model} ({known}), not on {model} as it is loaded here (fingerprint "
-            f"{fingerprint[:12]}; type and quantisation count). Fit one with `surefoot calibrate`, or use it all the "
-            "same: Calibration.read(path).for_any_model(), --any-calibration."
+            f"This calibration was fitted on {self.model} ({known}), but the loaded model is {model} (fingerprint "
+            f"{fingerprint[:12]}, which depends on dtype and quantization). Fit one with `surefoot calibrate`, or use "
+            "this one anyway with Calibration.read(path).for_any_model() or --any-calibration."
         )
 
     def apply(self, result: SolutionScore) -> SolutionScore:
-        """The result with calibrated scores, the raw ones beside them."""
+        """Return the result with calibrated scores. The raw scores are kept in `StepScore.raw`."""
         if result.scale != SCALE:
             raise CalibrationError(
-                f"The scores of {result.model} are on the scale {result.scale!r}; only a probability can be "
+                f"The scores of {result.model} are on the scale {result.scale!r}, but only probabilities can be "
                 "calibrated. Load the model without a calibration."
             )
         if result.calibration is not None:
-            raise CalibrationError(f"This result is calibrated already, with {result.calibration}.")
+            raise CalibrationError(f"This result is already calibrated with {result.calibration}.")
         steps = tuple(
             step if step.score is None else replace(step, score=self.map(step.score), raw=step.score)
             for step in result.steps
@@ -148,7 +154,7 @@ class Calibration:
         return replace(result, steps=steps, calibration=self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """As the file has it."""
+        """Return the content of the file."""
         return {
             "format": FORMAT,
             "method": self.method,
@@ -160,24 +166,24 @@ class Calibration:
         }
 
     def write(self, path: str | Path) -> None:
-        """Writes a JSON file."""
+        """Write a JSON file."""
         try:
             Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
         except OSError as error:
-            raise CalibrationError(f"The calibration cannot be written to {path}: {error}") from error
+            raise CalibrationError(f"Cannot write the calibration to {path}: {error}") from error
 
     @staticmethod
     def read(path: str | Path) -> Calibration:
-        """Reads what `write` wrote."""
+        """Read a file written by `write`."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error
+            raise CalibrationError(f"Cannot read {path} as a calibration: {error}") from error
         try:
             return _from_dict(data)
         except (KeyError, TypeError, ValueError) as error:
             raise CalibrationError(
-                f"{path} is no calibration: {type(error).__name__}: {error}. Make one with `surefoot calibrate`."
+                f"{path} is not a calibration ({type(error).__name__}: {error}). Fit one with `surefoot calibrate`."
             ) from error
         except CalibrationError as error:
             raise CalibrationError(f"{path}: {error}") from error
@@ -185,11 +191,11 @@ class Calibration:
 
 def _from_dict(data: dict[str, Any]) -> Calibration:
     if data["format"] != FORMAT:
-        raise CalibrationError(f"format {data['format']!r} is not known here, only {FORMAT}. Update surefoot.")
+        raise CalibrationError(f"format {data['format']!r} is unknown; this version reads {FORMAT}. Update surefoot.")
     if data["scale"] != SCALE:
-        raise CalibrationError(f"the scale {data['scale']!r} cannot be calibrated, only {SCALE}.")
+        raise CalibrationError(f"the scale {data['scale']!r} cannot be calibrated; only {SCALE!r} can.")
     if data["method"] not in METHODS:
-        raise CalibrationError(f"the method {data['method']!r} is not known. Known are: {', '.join(METHODS)}.")
+        raise CalibrationError(f"the method {data['method']!r} is unknown. Choose one of: {', '.join(METHODS)}.")
     given = data["parameters"]
     found: Map
     if data["method"] == "temperature":

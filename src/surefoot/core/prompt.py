@@ -1,7 +1,7 @@
-"""A prompt: what a model is given for one solution, and where its answer is read.
+"""A prompt: the tokens that a model gets for one solution, and the positions at which its output is read.
 
-The rule: reads stand in the order of the steps, one a step unless `ends` says otherwise. A read sees only the tokens up
-to itself, so whatever follows the last read can be cut without changing a score.
+Invariant: reads are in the order of the steps, one per step unless `ends` says otherwise. A read depends only on the
+tokens up to its position, so the tokens after the last read can be cut without changing a score.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ class Prompt:
     ids: tuple[int, ...]
     reads: tuple[int, ...]
     prefix: int
-    """How many leading tokens hold the question; every solution of that question starts with them."""
+    """Number of leading tokens that hold the question; every solution to that question starts with them."""
     targets: tuple[int, ...] = ()
-    """For each read the token whose log-probability is asked for; empty where a read asks for no token."""
+    """The token whose log-probability is read, one per read; empty if no log-probabilities are read."""
     ends: tuple[int, ...] = ()
-    """For each step, how many reads it and the steps before it have together; empty where each step has one."""
+    """Cumulative number of reads after each step; empty if every step has exactly one."""
 
     @property
     def steps(self) -> int:
-        """How many steps are read."""
+        """Number of steps that are read."""
         return len(self.ends) if self.ends else len(self.reads)
 
     def cut(self, limit: int) -> Prompt:
-        """The prompt as far as it has to be computed: the steps read within `limit` tokens, no token after the last."""
+        """Return the part of the prompt to compute: the steps read within `limit` tokens, up to the last read."""
         count = sum(read < limit for read in self.reads)
         ends = tuple(end for end in self.ends if end <= count)
         if self.ends:

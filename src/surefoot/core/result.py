@@ -1,7 +1,7 @@
-"""What scoring gives back: a score for every step, or the reason why there is none.
+"""The result of scoring: one score per step, or the reason why there is none.
 
-The rule: a number in here was read from the model. A step that was not scored has `score=None` and says why in its
-`status`; a solution of which any step was not scored says why in its `reason`.
+Invariant: every score was read from the model. An unscored step has `score=None` and a `status` that says why; a
+solution with an unscored step has a `reason`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from surefoot.core.solution import Span, StepKind
 from surefoot.errors import InputError
 
 StepStatus = Literal["scored", "over_length", "not_finite"]
-"""`over_length`: the step ends past the token limit. `not_finite`: the model gave NaN or infinity."""
+"""`over_length`: the step ends after the token limit. `not_finite`: the model returned NaN or infinity."""
 
 SolutionStatus = Literal["scored", "partial", "unscored"]
 
 NO_STEPS = "The solution has no steps."
-"""The reason of a solution that was read and has no step in it; any other reason without steps: it was not read."""
+"""The reason of a solution that was read but has no steps. A result without steps and another reason was not read."""
 
 Scale = Literal["probability", "margin", "log_ratio"]
-"""What a score is: a probability between 0 and 1, a difference of two of them between -1 and 1, or a log-ratio of two
-models without bounds."""
+"""What a score means: a probability in [0, 1], a difference of two probabilities in [-1, 1], or an unbounded log-ratio
+of two models."""
 
 NATURAL_THRESHOLDS: dict[Scale, float] = {"probability": 0.5, "margin": 0.0, "log_ratio": 0.0}
-"""Above it a step is right, unless another threshold is given."""
+"""Default thresholds: scores above count as correct."""
 
 
 @dataclass(frozen=True)
 class StepScore:
-    """One step, with its score: on most models' scale the probability that it is right."""
+    """One step and its score: for most models, the probability that the step is correct."""
 
     text: str
     start: int
@@ -41,35 +41,40 @@ class StepScore:
     score: float | None
     status: StepStatus
     index: int
-    """Position among all pieces of the solution, dropped empty ones counted."""
+    """Position among all pieces of the solution, including dropped empty ones."""
     kind: StepKind = "body"
     raw: float | None = None
-    """What the model gave, where a calibration made another score of it; None where nothing was changed."""
+    """The model's score before calibration; None if the score is not calibrated."""
     spread: float | None = None
-    """How far apart the heads of an ensemble are, as a standard deviation; None for models with one head."""
+    """Standard deviation over the heads of an ensemble; None for models with one head."""
 
 
 @dataclass(frozen=True)
 class SolutionScore:
-    """All steps of one solution, and the numbers made of them."""
+    """The steps of one solution with their scores, and aggregations of them.
+
+    >>> result = surefoot.load("mini").score("What is 2 + 3?", "2 + 3 = 6.")
+    >>> result.first_error()
+    0
+    """
 
     steps: tuple[StepScore, ...]
     model: str
     answer: str | None = None
     reason: str | None = None
-    """Why a step, or the whole solution, has no score."""
+    """Why a step or the whole solution is unscored."""
     warnings: tuple[str, ...] = ()
     outside: tuple[Span, ...] = ()
-    """Text that belongs to no step and was not scored."""
+    """Text outside the steps, which was not scored."""
     empty_steps: int = 0
     split: str = "list"
     tokens: int = 0
-    """Tokens of this solution's prompt as far as it was read, shared with other solutions or not."""
+    """Number of prompt tokens that were read, including those shared with other solutions."""
     seconds: float = 0.0
-    """Wall time of the call that scored it, shared among the call's solutions by their tokens."""
+    """This solution's part of the call's wall time, in proportion to its tokens."""
     scale: Scale = "probability"
     calibration: str | None = None
-    """What the scores were calibrated with, or None: they are as the model gave them."""
+    """The name of the calibration; None if the scores are not calibrated."""
 
     @property
     def step_scores(self) -> list[float | None]:
@@ -78,7 +83,7 @@ class SolutionScore:
 
     @property
     def status(self) -> SolutionStatus:
-        """`scored`: every step has a score. `partial`: some have. `unscored`: none has, or there is no step."""
+        """`scored`: every step has a score. `partial`: some do. `unscored`: none does, or there are no steps."""
         known = sum(score is not None for score in self.step_scores)
         if known == 0:
             return "unscored"
@@ -86,7 +91,7 @@ class SolutionScore:
 
     @property
     def unscored_chars(self) -> int:
-        """Characters of the solution that no score speaks of: text outside the steps, and steps without a score."""
+        """Number of characters that no score covers: text outside the steps, and unscored steps."""
         outside = sum(span.end - span.start for span in self.outside)
         return outside + sum(step.end - step.start for step in self.steps if step.score is None)
 
@@ -107,29 +112,29 @@ class SolutionScore:
 
     @property
     def product(self) -> float | None:
-        """See `aggregation.product`. None for scores that are no probabilities."""
+        """See `aggregation.product`. None if the scores are not probabilities."""
         return aggregation.product(self.step_scores) if self.scale == "probability" else None
 
     @property
     def geometric_mean(self) -> float | None:
-        """See `aggregation.geometric_mean`. None for scores that are no probabilities."""
+        """See `aggregation.geometric_mean`. None if the scores are not probabilities."""
         return aggregation.geometric_mean(self.step_scores) if self.scale == "probability" else None
 
     @property
     def natural_threshold(self) -> float:
-        """Above it a step is right: 0.5 for probabilities, 0 for margins and log-ratios."""
+        """Scores above this count as correct: 0.5 for probabilities, 0 for margins and log-ratios."""
         return NATURAL_THRESHOLDS[self.scale]
 
     def first_error(self, threshold: float | None = None) -> int | None:
-        """See `aggregation.first_error`. Without a threshold the natural one of the scale is used."""
+        """See `aggregation.first_error`. The threshold defaults to that of the scale."""
         return aggregation.first_error(self.step_scores, self.natural_threshold if threshold is None else threshold)
 
     def correct_prefix(self, threshold: float | None = None) -> float | None:
-        """See `aggregation.correct_prefix`. Without a threshold the natural one of the scale is used."""
+        """See `aggregation.correct_prefix`. The threshold defaults to that of the scale."""
         return aggregation.correct_prefix(self.step_scores, self.natural_threshold if threshold is None else threshold)
 
     def to_dict(self, threshold: float | None = None) -> dict[str, Any]:
-        """Everything, aggregations included, as plain data that JSON can hold. A step is right above `threshold`."""
+        """Return everything, including aggregations, as JSON-compatible data. Scores above `threshold` are correct."""
         return {
             "status": self.status,
             "reason": self.reason,
@@ -156,7 +161,7 @@ class SolutionScore:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SolutionScore:
-        """The result whose `to_dict` this is. What follows from the steps, such as the mean, is derived anew."""
+        """Rebuild a result from its `to_dict`. Values derived from the steps, such as the mean, are recomputed."""
         try:
             taken = {field.name: data[field.name] for field in fields(cls) if field.name in data}
             return cls(
@@ -169,14 +174,14 @@ class SolutionScore:
                 }
             )
         except (KeyError, TypeError) as error:
-            raise InputError(f"This is not the data of a scored solution ({type(error).__name__}: {error}).") from error
+            raise InputError(f"This is not a scored solution ({type(error).__name__}: {error}).") from error
 
     def to_json(self, threshold: float | None = None) -> str:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(self.to_dict(threshold), ensure_ascii=False)
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
+        """Render the result in a notebook."""
         from surefoot.display.html import solution_html
 
         return solution_html(self)

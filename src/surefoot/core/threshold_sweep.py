@@ -1,7 +1,7 @@
-"""Every threshold at once: what ProcessBench's accuracies are as the threshold moves.
+"""Compute ProcessBench's accuracies for every threshold, exactly rather than on a grid.
 
-The rule: exact, not a grid. A solution's verdict changes only where the threshold passes one of its scores, so the
-accuracies are constant between neighbouring scores; each stretch is one point of the sweep.
+A solution's verdict changes only where the threshold crosses one of its scores, so the accuracies are constant between
+adjacent scores; each such stretch is one point of the sweep.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Case:
-    """A solution whose steps all have a score: their indices and scores, and the index of its first wrong step."""
+    """A fully scored solution: the index and score of each step, and the label (index of the first error, or -1)."""
 
     steps: tuple[tuple[int, float], ...]
     label: int
@@ -22,18 +22,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Thresholds from `low` (included) to `high` (not included), all with the same verdicts."""
+    """The thresholds from `low` (inclusive) to `high` (exclusive), which all give the same verdicts."""
 
     low: float
     high: float
     error: float
-    """Share of the erroneous solutions whose first error is found."""
+    """Fraction of the erroneous solutions whose first error is found."""
     correct: float
-    """Share of the correct solutions in which none is found."""
+    """Fraction of the correct solutions in which no error is found."""
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both."""
+        """The harmonic mean of the two accuracies."""
         return harmonic_mean(self.error, self.correct)
 
 
@@ -43,10 +43,11 @@ def harmonic_mean(first: float, second: float) -> float:
 
 
 def sweep(cases: Iterable[Case]) -> list[Stretch]:
-    """All stretches in the order of their thresholds; none unless both kinds of solution are there."""
-    starts: Counter[float] = Counter()  # where so many more errors are found
-    stops: Counter[float] = Counter()  # where so many of them are found no more: an earlier step is now taken for wrong
-    alarms: Counter[float] = Counter()  # where so many correct solutions are first blamed
+    """Return all stretches in ascending order; empty unless there are both correct and erroneous solutions."""
+    # Per threshold: errors found from there on, errors lost (an earlier step is blamed now), correct solutions blamed.
+    starts: Counter[float] = Counter()
+    stops: Counter[float] = Counter()
+    alarms: Counter[float] = Counter()
     errors = corrects = 0
     for case in cases:
         lowest = math.inf
@@ -73,9 +74,9 @@ def sweep(cases: Iterable[Case]) -> list[Stretch]:
 
 
 def best_threshold(cases: Iterable[Case]) -> float | None:
-    """The middle of the stretch with the highest F1, of the widest one if there are several.
+    """Return the middle of the stretch with the highest F1 (the widest if there are several).
 
-    None when no threshold gives an F1 above 0.
+    None if no threshold gives an F1 above 0.
     """
     inner = [stretch for stretch in sweep(cases) if math.isfinite(stretch.low) and math.isfinite(stretch.high)]
     best = max(inner, key=lambda stretch: (stretch.f1, stretch.high - stretch.low), default=None)

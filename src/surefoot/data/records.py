@@ -1,7 +1,7 @@
-"""Records of a data set: from a file, a folder of files, or the Hugging Face hub.
+"""Read the records of a data set from a file, a folder of files, or the Hugging Face Hub.
 
-The rule: a file is JSON (a list of objects) or JSONL (an object a line), told apart by its first character, gzipped or
-not; each file is a split named after it. Every record knows its place, so that whatever is wrong with it can be found.
+A file is JSON (a list of objects) or JSONL (one object per line), recognized by its first character; either may be
+gzipped. Each file is a split, named after the file. Every record knows its location, so errors can name it.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a stream, or one item of its list: JSON, or what is wrong with it."""
+    """One line of a stream, or one item of its list: the parsed JSON or an error."""
 
     place: str
     """`line 3`, or `item 2 (from 0)`."""
     number: int
     data: Any = None
     error: str | None = None
-    """What follows its place in a message."""
+    """The message, to be appended to `place`."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One object of a data set, as it stands there."""
+    """One object of a data set, unchanged."""
 
     data: Mapping[str, Any]
     place: str
-    """Where it stands, for messages."""
+    """The location, for error messages."""
     split: str | None = None
 
     def wrong(self, what: str) -> InputError:
-        """The error that names this record."""
+        """Return an error that names this record."""
         return InputError(f"{self.place}: {what}")
 
 
 def read_records(source: str | Path) -> Iterator[Record]:
-    """All records of a file, of every .json and .jsonl file in a folder, or of a data set of the hub."""
+    """Yield all records of a file, of every .json and .jsonl file in a folder, or of a data set on the Hub."""
     path = Path(source).expanduser()
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file() and ENDINGS.search(file.name))
         if not files:
-            raise InputError(f"{path} holds no .json or .jsonl file.")
+            raise InputError(f"{path} contains no .json or .jsonl file.")
         for file in files:
             yield from _read_file(file)
     elif path.exists():
@@ -65,16 +65,16 @@ def read_records(source: str | Path) -> Iterator[Record]:
     elif HUB_ID.fullmatch(str(source)):
         yield from _read_hub(str(source))
     else:
-        raise InputError(f"{str(source)!r} is no file and no folder here, nor a hub id such as 'Qwen/ProcessBench'.")
+        raise InputError(f"{str(source)!r} is not a file, a folder or a Hub id such as 'Qwen/ProcessBench'.")
 
 
 def split_name(file: Path) -> str:
-    """The file's name without its ending."""
+    """Return the file's name without its extensions."""
     return ENDINGS.sub("", file.name)
 
 
 def file_entries(file: Path) -> Iterator[Entry]:
-    """What a file holds; see `stream_entries`."""
+    """Yield the entries of a file; see `stream_entries`."""
     try:
         with file.open("rb") as stream:
             yield from stream_entries(stream, str(file))
@@ -83,9 +83,9 @@ def file_entries(file: Path) -> Iterator[Entry]:
 
 
 def stream_entries(stream: IO[bytes], name: str) -> Iterator[Entry]:
-    """What a stream holds; `name` is for messages. Lines are given as they come, and one that is wrong costs no other.
+    """Yield the entries of a stream. `name` is used in error messages.
 
-    What is gzipped, or a list, is read to its end first.
+    JSONL is streamed, and an invalid line does not affect the others. Gzipped data and lists are read completely first.
     """
     try:
         first = stream.readline()
@@ -145,14 +145,14 @@ def _read_hub(name: str) -> Iterator[Record]:
         import datasets
     except ImportError as error:
         raise MissingDependencyError(
-            f"{name!r} is no file here; reading it from the hub needs the package datasets. Install it with: "
-            'pip install "surefoot[datasets]", or download the files and give their folder.'
+            f"{name!r} is not a local file, and loading it from the Hub needs the package datasets. Run: "
+            'pip install "surefoot[datasets]", or download the files and pass their folder.'
         ) from error
     try:
         loaded = datasets.load_dataset(name)
     except Exception as error:
         raise InputError(
-            f"{name!r} is no file here, and the hub did not give it: {error}. Download it and give the folder."
+            f"{name!r} is not a local file, and loading it from the Hub failed: {error}. Pass a downloaded folder."
         ) from error
     for split, rows in loaded.items():
         for number, data in enumerate(rows):

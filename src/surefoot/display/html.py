@@ -1,7 +1,7 @@
-"""A scored solution as HTML: in a notebook by itself, and in the reports of an evaluation.
+"""Render a scored solution as HTML, for notebooks and for evaluation reports.
 
-The rule: what came from outside is escaped, every time, by `escape`. A colour never stands alone: the number is beside
-it, and the scale goes from orange to blue, which colour-blind people can tell apart. Nothing here needs a script.
+Invariant: all external text goes through `escape`. Colour is never the only cue: the number is next to it, and the
+scale runs from orange to blue, which colour-blind readers can distinguish. No scripts are needed.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ STYLES = {
     "truth": "background:#a8410a;color:#ffffff;border-color:#a8410a;-webkit-print-color-adjust:exact;"
     "print-color-adjust:exact",
 }
-"""The looks of every part, by name. Notebooks get them inline, a report as the rules of its style sheet."""
+"""The CSS of every part, by name. Notebooks get it inline, a report in its style sheet."""
 
 Dress = Callable[..., str]
-"""From the names of looks to the attribute that gives them."""
+"""Maps style names to the HTML attribute that applies them."""
 
 
 def clean(text: object) -> str:
-    """Text that can be written to a file: half of a surrogate pair becomes a question mark."""
+    """Return text that can be encoded as UTF-8: a lone surrogate becomes a question mark."""
     return str(text).encode("utf-8", "replace").decode("utf-8")
 
 
 def escape(text: object) -> str:
-    """Text that is nothing but text in HTML, in attributes too."""
+    """Escape text for use in HTML, including attributes."""
     return html.escape(clean(text), quote=True)
 
 
 def inline(*names: str) -> str:
-    """The looks themselves."""
+    """Return a `style` attribute with the CSS itself."""
     return f' style="{";".join(STYLES[name] for name in names)}"'
 
 
 def classed(*names: str) -> str:
-    """The names of the looks, for a page with `style_sheet`."""
+    """Return a `class` attribute, for a page that includes `style_sheet`."""
     return f' class="{" ".join(names)}"'
 
 
 def style_sheet() -> str:
-    """The looks as CSS rules."""
+    """Return all styles as CSS rules."""
     return "\n".join(f".{name}{{{look}}}" for name, look in STYLES.items())
 
 
 def bucket(score: float, scale: Scale = "probability") -> int:
-    """The place of a score on the colour scale, 0 for surely wrong."""
+    """Return the position of a score on the colour scale; 0 is the lowest."""
     if scale == "margin":
         score = (score + 1.0) / 2.0
     elif scale == "log_ratio":
@@ -76,7 +76,7 @@ def bucket(score: float, scale: Scale = "probability") -> int:
 
 
 def colour(number: int) -> tuple[str, str]:
-    """The background and the ink of a place on the scale."""
+    """Return the background and text colours of a position on the scale."""
     share = number / (BUCKETS - 1)
     ends, far = ((WRONG, MIDDLE), 2 * share) if share < 0.5 else ((MIDDLE, RIGHT), 2 * share - 1)
     mixed = [round(a + (b - a) * far) for a, b in zip(*ends, strict=True)]
@@ -85,7 +85,7 @@ def colour(number: int) -> tuple[str, str]:
 
 
 def contrast(first: str, second: str) -> float:
-    """The contrast of two colours, from 1 to 21, as the accessibility guidelines define it."""
+    """Return the contrast ratio of two colours, from 1 to 21, as defined by WCAG."""
     low, high = sorted(map(_luminance, (first, second)))
     return (high + 0.05) / (low + 0.05)
 
@@ -104,21 +104,21 @@ for _number in range(BUCKETS):
 
 @dataclass(frozen=True)
 class ShownStep:
-    """One step as it is drawn."""
+    """One step to render."""
 
     text: str
     score: float | None
     raw: float | None = None
     why: str = "no score"
-    """What stands in the place of a score that is None."""
+    """Shown instead of a score that is None."""
     truth: str = ""
-    """What is known to be wrong here, as a filled mark."""
+    """A label for a known error, shown as a filled badge."""
     guess: str = ""
-    """What the model takes for wrong here, as an outlined one."""
+    """A label for a predicted error, shown as an outlined badge."""
 
 
 def steps_html(steps: Iterable[ShownStep], dress: Dress, scale: Scale = "probability") -> str:
-    """All steps, one line each: its number, its score on its colour, its text, what is marked."""
+    """Render the steps as a list: number, coloured score, text and badges."""
     return f"<ol{dress('steps')}>{''.join(_step(at, step, dress, scale) for at, step in enumerate(steps, 1))}</ol>"
 
 
@@ -140,7 +140,7 @@ def _step(number: int, step: ShownStep, dress: Dress, scale: Scale) -> str:
 
 
 def solution_html(result: SolutionScore) -> str:
-    """A scored solution by itself, for a notebook."""
+    """Render a scored solution for a notebook."""
     error = result.first_error()
     steps = [
         ShownStep(

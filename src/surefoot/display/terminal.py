@@ -1,7 +1,6 @@
-"""A scored solution as a person sees it in a terminal.
+"""Render a scored solution for a terminal: one line per step with a score bar, and the first error marked.
 
-The rule: one line a step, with a bar as long as its score, and the first error marked. Colour only where it is wanted:
-never into a file or a pipe, never when NO_COLOR is set. What comes from data is shown through `printable`.
+Invariant: nothing is coloured in a file or a pipe, or if NO_COLOR is set. All external text goes through `printable`.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ GREEN, YELLOW, RED, GREY, BOLD = "32", "33", "31", "90", "1"
 
 
 def wants_colour(stream: TextIO = sys.stdout) -> bool:
-    """Whether to colour what is written to the stream."""
+    """Whether to colour output to the stream."""
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, code: str, colour: bool) -> str:
-    """The text in a colour, or as it is."""
+    """Return the text with a colour code if `colour` is true, else unchanged."""
     return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
 
 def printable(text: str) -> str:
-    """The text in one line, with a dot for every escape code and other character that a terminal would act on."""
+    """Return the text on one line, with a dot for every control character that a terminal would interpret."""
     return "".join(char if char.isprintable() else "·" for char in text)
 
 
 def show(
     result: SolutionScore, *, threshold: float | None = None, colour: bool = False, width: int | None = None
 ) -> str:
-    """The whole result as lines of text. Without a threshold the natural one of the scale is used."""
+    """Render the whole result. The threshold defaults to that of the scale."""
     threshold = result.natural_threshold if threshold is None else threshold
     width = width or shutil.get_terminal_size((100, 24)).columns
     error = result.first_error(threshold)
@@ -55,7 +54,7 @@ def _step_line(
     if step.score is None:
         gauge, shade = f"{step.status:<{BAR + 6}}", GREY
     elif scale == "log_ratio":
-        # Without bounds there is no bar, and nothing between wrong and right.
+        # An unbounded score has no bar, and no range between incorrect and correct.
         gauge, shade = f"{step.score:>{BAR + 6}.6f}", RED if step.score <= threshold else GREEN
     else:
         share = (step.score + 1) / 2 if scale == "margin" else step.score
@@ -90,13 +89,13 @@ def _summary(result: SolutionScore, threshold: float, colour: bool) -> str:
 
 
 def notes_of(result: SolutionScore) -> list[str]:
-    """What a reader has to know beside the numbers."""
+    """Return the reason, warnings and other notes to show with the numbers."""
     notes = [] if result.reason is None else [result.reason]
     outside = sum(span.end - span.start for span in result.outside)
     if outside:
-        notes.append(f"{outside} characters belong to no step and were not scored.")
+        notes.append(f"{outside} characters are outside the steps and were not scored.")
     if result.empty_steps:
-        notes.append(f"{result.empty_steps} empty steps were dropped.")
+        notes.append(f"Dropped empty steps: {result.empty_steps}.")
     if result.calibration is not None:
         notes.append(f"The scores are calibrated: {result.calibration}.")
     return notes + list(result.warnings)

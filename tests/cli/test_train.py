@@ -44,7 +44,7 @@ def test_from_files_to_a_model(
     out = capsys.readouterr().out
     assert "Trained 4 steps. Load it with surefoot.load(" in out
     assert "best_f1" in out
-    assert "10 examples share a question with the held-out files; left out." in caplog.text
+    assert "skipped 10 examples that share a question with the held-out files." in caplog.text
     assert load_local(data / "out").score("q", ["a"]).status == "scored"
     assert len([row for row in read_log(data / "out" / "log.jsonl") if "rate" in row]) == 4
 
@@ -68,23 +68,23 @@ def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "learning_rate=-1.0 must be above 0" in capsys.readouterr().err
     labelled = str(data / "labelled.jsonl")
     for options, message in (
-        (["--wrong-share", "50"], "wrong_share=50.0 must lie between 0 and 1"),
-        (["--validation-from", "labelled.jsonl", "--validation", "0.1"], "the files of --data are called labelled"),
+        (["--wrong-share", "50"], "wrong_share=50.0 must be between 0 and 1"),
+        (["--validation-from", "labelled.jsonl", "--validation", "0.1"], "the names in --data are labelled"),
         (["--validation-from", "labelled"], "--validation-from needs --validation"),
         (["--validation", "0.00001"], "sets no example aside"),
-        (["--data", labelled, labelled], "Two files of --data are called labelled"),
-        (["--data", f"{labelled}=nan"], "the weight must be above 0, and finite"),
-        (["--data", f"{labelled}=inf"], "the weight must be above 0, and finite"),
-        (["--multiple", "0"], "multiple=0 leaves no room for a row"),
-        (["--batch-tokens", "0"], "tokens=0 leaves no room for a row"),
-        (["--save-steps", "0"], "save_steps=0 never comes"),
-        (["--evaluate-steps", "0"], "evaluate_steps=0 never comes"),
-        (["--minutes", "nan"], "minutes=nan is no length of time"),
-        (["--epochs", "inf"], "epochs=inf must be above 0, and finite"),
-        (["--head-learning-rate", "inf"], "head_learning_rate=inf must be above 0, and finite"),
-        (["--weight-decay", "nan"], "weight_decay=nan must not be below 0"),
+        (["--data", labelled, labelled], "Several files of --data are called labelled"),
+        (["--data", f"{labelled}=nan"], "the weight must be above 0 and finite"),
+        (["--data", f"{labelled}=inf"], "the weight must be above 0 and finite"),
+        (["--multiple", "0"], "multiple=0 must be at least 1"),
+        (["--batch-tokens", "0"], "tokens=0 must be at least 1"),
+        (["--save-steps", "0"], "save_steps=0 must be at least 1"),
+        (["--evaluate-steps", "0"], "evaluate_steps=0 must be at least 1"),
+        (["--minutes", "nan"], "minutes=nan must be at least 0"),
+        (["--epochs", "inf"], "epochs=inf must be above 0 and finite"),
+        (["--head-learning-rate", "inf"], "head_learning_rate=inf must be above 0 and finite"),
+        (["--weight-decay", "nan"], "weight_decay=nan must be at least 0 and finite"),
         (["--clip", "0"], "clip=0.0 must be above 0"),
-        (["--seed", str(2**64)], "has more than 64 bits"),
+        (["--seed", str(2**64)], "does not fit into 64 bits"),
         (["--out", labelled], f"File exists: '{labelled}'"),
     ):
         assert main([*common, "--data", labelled, *options]) == 2

@@ -108,7 +108,7 @@ def test_the_seed_and_the_epoch_decide() -> None:
 
 @pytest.mark.parametrize("draw", [draw, draw_questions])
 def test_a_weight_for_nothing_is_a_mistake(draw: Callable[..., object]) -> None:
-    with pytest.raises(InputError, match="weight is given for typo"):
+    with pytest.raises(InputError, match="a weight for typo"):
         draw(some(3, 1, "a"), Mixture({"typo": 2.0}), 0, 0)
 
 

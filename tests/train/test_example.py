@@ -63,7 +63,7 @@ def test_soft_targets_end_at_the_step_that_the_teacher_calls_wrong() -> None:
     ("steps", "targets", "message"),
     [
         ((), (), "no steps"),
-        (("a",), (1.0, 0.0), "1 steps and 2 targets"),
+        (("a",), (1.0, 0.0), "1 steps but 2 targets"),
         (("a",), (1.5,), "not a probability"),
         (("a",), (float("nan"),), "not a probability"),
     ],
@@ -121,7 +121,7 @@ def test_a_chat_head_may_be_taken_for_several_steps(tmp_path: Path, caplog: pyte
         (example,) = read_examples(lines(tmp_path / "t.jsonl", row, lost))
     assert example.steps == ("First, we add.", "Then we stop.")
     assert example.targets == (0.8, 0.7)
-    assert "1 of 2 rows give no example" in caplog.text
+    assert "skipped 1 of 2 rows, which give no example" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_a_chat_head_may_be_taken_for_several_steps(tmp_path: Path, caplog: pyte
         ({"steps": ["a"], "label": 0}, "line 2: expected `question`"),
         ({"question": " ", "steps": ["a"], "label": 0}, "line 2: expected `question`"),
         ({"question": "q"}, "line 2: expected `steps`"),
-        ({"question": "q", "steps": "a", "label": 0}, "line 2: `steps` must be a list of texts"),
+        ({"question": "q", "steps": "a", "label": 0}, "line 2: `steps` must be a list of strings"),
         ({"question": "q", "steps": ["a"]}, "line 2: expected one of `targets`"),
         ({"question": "q", "steps": ["a"], "label": True}, "line 2: expected one of `targets`"),
-        ({"question": "q", "steps": ["a"], "label": 1}, r"line 2: label is 1, and there are 1 steps"),
+        ({"question": "q", "steps": ["a"], "label": 1}, r"line 2: label is 1, but for 1 steps"),
         ({"question": "q", "steps": ["a"], "label": -2}, r"line 2: label is -2"),
-        ({"question": "q", "steps": ["a"], "ratings": [2]}, "line 2: A rating is 2"),
-        ({"question": "q", "steps": ["a"], "ratings": [1, 1]}, "line 2: There are 1 steps and 2 ratings"),
-        ({"question": "q", "steps": ["a"], "qwen_prm": ["x"]}, "line 2: `qwen_prm` must hold numbers"),
+        ({"question": "q", "steps": ["a"], "ratings": [2]}, "line 2: The rating 2 is invalid"),
+        ({"question": "q", "steps": ["a"], "ratings": [1, 1]}, "line 2: Got 1 steps but 2 ratings"),
+        ({"question": "q", "steps": ["a"], "qwen_prm": ["x"]}, "line 2: `qwen_prm` must contain only numbers"),
         ({"question": "q", "steps": ["a"], "targets": 1}, "line 2: `targets` must be a list"),
     ],
 )
@@ -156,7 +156,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     broken.write_bytes(gzip.compress(b'{"question": "q"}\n' * 100)[:20])
     with pytest.raises(InputError, match="cut.jsonl.gz cannot be read"):
         read_examples(broken)
-    with pytest.raises(InputError, match="holds no example"):
+    with pytest.raises(InputError, match="contains no example"):
         read_examples(lines(tmp_path / "empty.jsonl", "\n"))
 
 
@@ -206,7 +206,7 @@ def test_no_question_is_on_both_sides() -> None:
     assert again == kept
     assert {e.source for e in only_x} == {"x"}
     assert set_aside(examples, 0.0) == (examples, [])
-    with pytest.raises(OptionError, match="must lie between"):
+    with pytest.raises(OptionError, match="must be at least 0 and below 1"):
         set_aside(examples, 1.0)
 
 

@@ -78,7 +78,7 @@ def test_the_old_padding_token_is_forgotten(tmp_path: Path, pad: int) -> None:
 
 def test_what_was_trained_is_not_cut(tmp_path: Path) -> None:
     trained = export(make_trainee(write_base(tmp_path / "base")), tmp_path / "prm")
-    with pytest.raises(OptionError, match="is a PRM already"):
+    with pytest.raises(OptionError, match="is already a PRM"):
         make_trainee(trained, vocabulary=(0, ["yes"]))
 
 

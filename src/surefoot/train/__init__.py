@@ -1,1 +1,1 @@
-"""Making a process reward model: data, batches, the loop, and the export that `surefoot.load` reads."""
+"""Train process reward models: data, batches, the training loop, and the export that `surefoot.load` reads."""

@@ -1,9 +1,9 @@
-"""From examples to batches of token ids.
+"""Turn examples into batches of token ids.
 
-The rule: which examples an epoch holds, and in which batches, follows from the seed and the epoch's number alone; so a
-run can go on from any batch without having kept a list. Padding stands behind the tokens, where causal attention never
-looks. An example ends with its last target: what comes behind cannot be learnt from. Examples of one question can be
-merged into one row, a trie as in the engine: what they share is computed once, and is no difference between them.
+Invariant: the examples and batches of an epoch depend only on the seed and the epoch number, so a run can resume at any
+batch without a saved list. Padding comes after the tokens, where causal attention does not see it. An example ends at
+its last target, as there is nothing to learn from the tokens after it. Examples of one question can be merged into one
+row, a trie as in the engine, so that shared tokens are computed once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WINDOW = 50
-"""Batches whose examples are sorted by length together: enough for little padding, few enough to stay well mixed."""
+"""Number of batches whose examples are sorted by length together: enough for little padding, few enough to mix well."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """An example as the model reads it: ids, and the places that have a target. Or several of one question, merged."""
+    """The token ids of an example, or of several merged ones, and the positions that have a target."""
 
     ids: tuple[int, ...]
     reads: tuple[int, ...]
@@ -38,19 +38,19 @@ class Encoded:
     source: str
     wrong: bool
     prefix: int = 0
-    """Tokens of the question, which other examples may share."""
+    """Number of tokens of the question, which other examples may share."""
     tree: Tree | None = None
-    """How the tokens hang together, if several examples were merged."""
+    """The trie, if several examples were merged."""
 
     @property
     def question(self) -> tuple[int, ...]:
-        """What two examples of one question have in common."""
+        """The tokens that all examples of one question share."""
         return self.ids[: self.prefix]
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A trie in depth-first order: token q sees token k when `k <= q < ends[k]` (see `engine.pack`)."""
+    """A trie in depth-first order: token q attends to token k if `k <= q < ends[k]` (see the engine's trie)."""
 
     positions: tuple[int, ...]
     ends: tuple[int, ...]
@@ -58,7 +58,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of equal length, and where to read in them: `rows[i]`, `columns[i]` has `targets[i]`."""
+    """Rows of equal length and the positions to read: `targets[i]` belongs to row `rows[i]`, column `columns[i]`."""
 
     ids: Tensor
     rows: Tensor
@@ -66,15 +66,15 @@ class Batch:
     targets: Tensor
     positions: Tensor | None = None
     seen: Tensor | None = None
-    """Which token sees which, where a row is a tree; without it each sees all before it."""
+    """The attention mask if a row is a trie; None means causal attention."""
 
     @property
     def tokens(self) -> int:
-        """Positions to compute, padding included."""
+        """Number of positions to compute, including padding."""
         return self.ids.numel()
 
     def to(self, device: torch.device) -> Batch:
-        """The same, there."""
+        """Return a copy of the batch on the device."""
         return Batch(
             *(None if part is None else part.to(device) for part in vars(self).values())  # type: ignore[arg-type]
         )
@@ -82,46 +82,46 @@ class Batch:
 
 @dataclass(frozen=True)
 class Mixture:
-    """How often examples are drawn in an epoch."""
+    """How often examples are drawn per epoch."""
 
     weights: Mapping[str, float]
-    """By source: how often each of its examples is drawn on average; 1 where nothing is said."""
+    """By source: how often each of its examples is drawn on average (default: 1)."""
     wrong_share: float | None = None
-    """The share of examples with an error that is aimed at in every source; None leaves it as it is."""
+    """Target fraction of examples with an error in every source; None keeps the fraction of the data."""
     most_repeats: int = 4
-    """No example is drawn more often than this (times its source's weight), whatever the share asks for."""
+    """Upper limit on how often an example is drawn to reach `wrong_share` (multiplied by its source's weight)."""
 
     def __post_init__(self) -> None:
         if self.wrong_share is not None and not 0.0 < self.wrong_share < 1.0:
-            raise OptionError(f"wrong_share={self.wrong_share} must lie between 0 and 1: 0.5 is as many as right ones.")
+            raise OptionError(f"wrong_share={self.wrong_share} must be between 0 and 1; 0.5 is an even split.")
         if self.most_repeats < 1:
-            raise OptionError(f"most_repeats={self.most_repeats} draws nothing. Give a number above 0.")
+            raise OptionError(f"most_repeats={self.most_repeats} must be at least 1.")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How examples are laid out."""
+    """The shape of batches."""
 
     tokens: int = 4096
-    """Positions in a batch, padding included."""
+    """Positions per batch, including padding."""
     multiple: int = 32
-    """Rows are padded to a multiple of this: few different shapes are faster on CPUs, and compile."""
+    """Rows are padded to a multiple of this: few distinct shapes are faster on CPUs and when compiling."""
     fixed_rows: bool = False
-    """Whether empty rows fill a batch up, so that its length alone decides its shape."""
+    """Whether batches are filled up with empty rows, so that the row length alone determines the shape."""
 
     def __post_init__(self) -> None:
         for name in ("tokens", "multiple"):
             if getattr(self, name) < 1:
-                raise OptionError(f"{name}={getattr(self, name)} leaves no room for a row. Give a number above 0.")
+                raise OptionError(f"{name}={getattr(self, name)} must be at least 1.")
 
 
 def encode(
     examples: Iterable[Example], family: Family, tokenizer: PromptTokenizer, max_tokens: int, *, whole: bool = False
 ) -> tuple[list[Encoded], int]:
-    """The examples as ids, and how many were left out because no target lies within `max_tokens`.
+    """Encode the examples; also return how many were skipped because no target is within `max_tokens`.
 
-    With `whole`, an example that loses a single target to the limit is left out: measured without its wrong step, a
-    solution would count as a right one.
+    With `whole`, an example that loses even one target to the limit is skipped: evaluated without its incorrect step, a
+    solution would count as correct.
     """
     encoded: list[Encoded] = []
     left_out = 0
@@ -143,7 +143,7 @@ def encode(
 
 
 def draw(examples: Sequence[Encoded], mixture: Mixture, seed: int, epoch: int) -> list[int]:
-    """The indices of the examples that this epoch holds, shuffled."""
+    """Return the indices of the epoch's examples, shuffled."""
     _check_weights(examples, mixture)
     rng = random.Random(f"draw/{seed}/{epoch}")
     groups: dict[str, tuple[list[int], list[int]]] = {}
@@ -162,11 +162,11 @@ def draw(examples: Sequence[Encoded], mixture: Mixture, seed: int, epoch: int) -
 
 
 def draw_questions(examples: Sequence[Encoded], mixture: Mixture, seed: int, epoch: int) -> list[list[int]]:
-    """The indices of the examples that this epoch holds: by question, its wrong solutions and as many right ones.
+    """Return the indices of the epoch's examples, with as many correct as incorrect solutions per question.
 
-    A source's weight is how often each of its questions comes, on average; what comes a second time stands in a second
-    list, and so on. Of a question there are at most `most_repeats` wrong solutions at a time, and at least one right
-    one where there is any.
+    A source's weight is how often each of its questions is drawn on average; the second draw of a question goes into a
+    second list, and so on. Each draw takes at most `most_repeats` incorrect solutions, and at least one correct one if
+    there is any.
     """
     _check_weights(examples, mixture)
     rng = random.Random(f"questions/{seed}/{epoch}")
@@ -187,11 +187,11 @@ def draw_questions(examples: Sequence[Encoded], mixture: Mixture, seed: int, epo
 def _check_weights(examples: Sequence[Encoded], mixture: Mixture) -> None:
     unknown = sorted(set(mixture.weights) - {example.source for example in examples})
     if unknown:
-        raise InputError(f"A weight is given for {', '.join(unknown)}, of which there is no example.")
+        raise InputError(f"There is a weight for {', '.join(unknown)}, but no example from that source.")
 
 
 def merge(examples: Sequence[Encoded], indices: Sequence[int], limit: int, seed: int, epoch: int) -> list[Encoded]:
-    """Rows of examples that share a question, each of at most `limit` tokens unless one alone has more."""
+    """Merge examples that share a question into rows of at most `limit` tokens; a longer example gets its own row."""
     rng = random.Random(f"merge/{seed}/{epoch}")
     groups: dict[tuple[int, ...], list[Encoded]] = {}
     for at in indices:
@@ -213,7 +213,7 @@ def merge(examples: Sequence[Encoded], indices: Sequence[int], limit: int, seed:
 
 
 def _merged(examples: Sequence[Encoded]) -> Encoded:
-    """The trie of the examples. A place that several of them read has the mean of their targets."""
+    """Build the trie of the examples. A position read by several of them gets the mean of their targets."""
     if len(examples) == 1:
         return examples[0]
     trie = build_trie([Prompt(example.ids, example.reads, example.prefix) for example in examples], sys.maxsize)
@@ -229,7 +229,7 @@ def _merged(examples: Sequence[Encoded]) -> Encoded:
 
 
 def _some(indices: list[int], count: float, rng: random.Random) -> list[int]:
-    """So many of them, each as often as every other, give or take one."""
+    """Draw `count` indices, each equally often, give or take one."""
     if not indices:
         return []
     times, rest = divmod(round(count), len(indices))
@@ -237,15 +237,15 @@ def _some(indices: list[int], count: float, rng: random.Random) -> list[int]:
 
 
 def plan(examples: Sequence[Encoded], indices: Sequence[int], shape: Shape, seed: int, epoch: int) -> list[list[int]]:
-    """The batches of an epoch: examples of like length together, within the budget, in random order."""
+    """Group an epoch's examples of similar length into batches within the token budget, in random order."""
     rng = random.Random(f"plan/{seed}/{epoch}")
     typical = sum(len(examples[at].ids) for at in indices) / max(1, len(indices))
     window = max(1, round(WINDOW * shape.tokens / max(1.0, typical)))
     batches: list[list[int]] = []
     for start in range(0, len(indices), window):
         batch: list[int] = []
-        # Within one padded length the order stays random: examples end at their error, so among the sorted ones right
-        # and wrong would come in turns, and every batch would pull to one side.
+        # Within one padded length the order stays random. Examples end at their error, so sorting by exact length would
+        # cluster correct and incorrect ones, and every batch would be one-sided.
         for at in sorted(indices[start : start + window], key=lambda at: -_padded(len(examples[at].ids), shape)):
             if batch and (len(batch) + 1) * _padded(len(examples[batch[0]].ids), shape) > shape.tokens:
                 batches.append(batch)
@@ -258,7 +258,7 @@ def plan(examples: Sequence[Encoded], indices: Sequence[int], shape: Shape, seed
 
 
 def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0) -> Batch:
-    """The tensors of one batch."""
+    """Build the tensors of one batch."""
     import torch
 
     length = _padded(max(len(example.ids) for example in examples), shape)
@@ -276,7 +276,7 @@ def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0) -> Batch:
 
 
 def _trees(examples: Sequence[Encoded], count: int, length: int) -> dict[str, Tensor]:
-    """Positions and what is seen; padding sees itself alone, so that no row of the mask is empty."""
+    """Return positions and attention mask. Padding attends to itself only, so that no row of the mask is empty."""
     import torch
 
     places = torch.arange(length)

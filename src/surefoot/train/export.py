@@ -1,7 +1,7 @@
-"""A trained model as a checkpoint folder that `surefoot.load` reads: config.json, tokenizer.json, model.safetensors.
+"""Write a trained model as a folder that `surefoot.load` reads: config.json, tokenizer.json, model.safetensors.
 
-The rule: files appear whole or not at all, and hold nothing but the model. Weights can be stored in 8 or 4 bits (see
-`engine.packed`); embeddings, attention and head take 8 bits then: they are few, and scores suffer most from them.
+Invariant: files are written atomically and contain only the model. Weights can be stored in 8 or 4 bits; embeddings,
+attention and head always take 8 bits then: they are small, and scores depend on them most.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ FORMATS = (*DTYPES, *PACKED)
 def export(
     trainee: Trainee, folder: Path, *, weights: Mapping[str, Tensor] | None = None, dtype: str = "float32"
 ) -> Path:
-    """Writes the trainee, or other `weights` in its place, and gives back the folder."""
+    """Write the trainee, optionally with other `weights`, and return the folder."""
     if dtype not in FORMATS:
-        raise OptionError(f"dtype={dtype!r} is not offered. Choose one of: {', '.join(FORMATS)}.")
+        raise OptionError(f"dtype={dtype!r} is not supported. Choose one of: {', '.join(FORMATS)}.")
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
     for name, tensor in (trainee.model.state_dict() if weights is None else weights).items():
@@ -45,16 +45,16 @@ def export(
 
 
 def move_threshold(weights: Mapping[str, Tensor], threshold: float) -> dict[str, Tensor]:
-    """The weights with the head's bias shifted such that what scored `threshold` scores 0.5."""
+    """Shift the bias of the head so that the score `threshold` becomes 0.5."""
     if not 0.0 < threshold < 1.0:
-        raise OptionError(f"The threshold is {threshold}; it must lie between 0 and 1.")
+        raise OptionError(f"The threshold is {threshold}; it must be between 0 and 1.")
     shift = math.log(threshold / (1 - threshold))
     bias = weights[OUTPUT_BIAS]
     return {**weights, OUTPUT_BIAS: bias + torch.tensor([shift / 2, -shift / 2], dtype=bias.dtype, device=bias.device)}
 
 
 def as_stored(weights: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
-    """The weights as they will be read back: rounded to what the format can hold, in float32."""
+    """Return the weights as they will be loaded: rounded to the precision of the format, in float32."""
     read: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         stored = _stored(name, tensor.detach().cpu(), dtype)
@@ -75,6 +75,6 @@ def _stored(name: str, tensor: Tensor, dtype: str) -> dict[str, Tensor]:
 def _write(file: Path, write: Callable[[Path], object]) -> None:
     part = file.with_name(file.name + ".part")
     write(part)
-    # safetensors makes files that nobody else may read.
+    # safetensors creates files that only their owner can read.
     part.chmod(0o644)
     os.replace(part, file)

@@ -1,7 +1,7 @@
-"""Ctrl-C, heard between two steps.
+"""Handle Ctrl-C between two training steps.
 
-The rule: what is being computed is finished, so that what is saved is a state the run has really been in. A second
-Ctrl-C ends at once, and the last snapshot stays as it is.
+The current step is finished first, so that a consistent state is saved. A second Ctrl-C stops at once and leaves the
+last snapshot as it is.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 
 class Interrupt:
-    """While it is entered, the first interrupt only sets `asked`."""
+    """A context manager in which the first interrupt only sets `asked`."""
 
     def __init__(self) -> None:
         self.asked = False
         self._before: Any = None
 
     def __enter__(self) -> Interrupt:
-        # Only the main thread may listen to signals; elsewhere nobody sends one.
+        # Only the main thread can handle signals.
         if threading.current_thread() is threading.main_thread():
             self._before = signal.getsignal(signal.SIGINT)
             if callable(self._before):

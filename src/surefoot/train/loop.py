@@ -1,8 +1,8 @@
-"""The loop: batches in, a better model out.
+"""The training loop.
 
-The rule: the seed decides everything. A run that was stopped and continued ends with the same weights, bit for bit, as
-one that was not (same machine, same number of threads). The loss is binary cross entropy on the difference of the two
-logits, which takes labels and probabilities alike, averaged over all targets of a step, however many batches it has.
+Invariant: the seed determines the result. A run that was paused and resumed ends with bit-identical weights (on the
+same machine with the same number of threads). The loss is binary cross-entropy on the difference of the two logits. It
+accepts both labels and probabilities and is averaged over all targets of an optimizer step, across its batches.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ logger = logging.getLogger("surefoot")
 
 @dataclass(frozen=True)
 class Result:
-    """What a sitting came to."""
+    """The outcome of one call of `train`."""
 
     finished: bool
     step: int
     steps: int
     folder: Path
-    """Holds the exported model once `finished`."""
+    """Contains the exported model once `finished`."""
     quality: Quality | None
-    """Of the exported model on the held-out examples, or on the validation examples if there are no others."""
+    """Metrics of the exported model on the held-out examples, or on the validation examples if there are none."""
     threshold: float = 0.5
-    """The threshold found on the validation examples, which the export has made 0.5."""
+    """The threshold found on the validation examples, which the export shifts to 0.5."""
 
 
 def train(
@@ -64,18 +64,19 @@ def train(
     held_out: Sequence[Example] = (),
     validation: Sequence[Example] = (),
 ) -> Result:
-    """Trains, and exports to `folder`. If a run was paused there, goes on with it.
+    """Train a model and export it to `folder`. If a run was paused there, resume it.
 
-    `held_out` is only measured. `validation` should come from the same source as the training examples: the best
-    weights and the threshold are chosen on it, and the threshold is built into the head, so that 0.5 is right at use.
-    Without it the best weights are those that do best on `held_out`, and the threshold is left alone.
+    `held_out` is for measuring. `validation` should come from the same source as the training examples: the best
+    weights and the threshold are selected on it, and the threshold is built into the head, so that 0.5 is the right
+    threshold for the exported model. Without it, the best weights are selected on `held_out` and the threshold is not
+    changed.
     """
     run = _Run(trainee, examples, Path(folder), settings or Settings(), sitting or Sitting(), held_out, validation)
     return run.go()
 
 
 class _Run:
-    """The state of a run, from its start or its last snapshot."""
+    """The state of a run, new or resumed from its last snapshot."""
 
     def __init__(
         self,
@@ -109,18 +110,18 @@ class _Run:
         self.precision = _precision(settings.precision, self.device)
         self.step = self.epoch = self.batch = self.tokens = 0
         self.best: tuple[float, float] | None = None
-        self.looked = time.monotonic()
+        self.evaluated = time.monotonic()
         self._resume()
         self.log = Log(folder / "log.jsonl", self.step)
 
-    # --- the way through the data ------------------------------------------------------------------------------------
+    # --- data --------------------------------------------------------------------------------------------------------
 
     def _encode(self, examples: Sequence[Example], what: str, *, whole: bool = False) -> list[Encoded]:
         limit = min(self.settings.max_tokens, self.trainee.context)
         encoded, left_out = encode(examples, self.trainee.family, self.trainee.tokenizer, limit, whole=whole)
         if left_out:
-            lack = "have a target past" if whole else "have no target within"
-            logger.warning("%d %s examples %s %d tokens; left out.", left_out, what, lack, limit)
+            lack = "have a target after" if whole else "have no target within"
+            logger.warning("Skipped %d %s examples that %s %d tokens.", left_out, what, lack, limit)
         return encoded
 
     def _batches(self, epoch: int) -> list[list[Encoded]]:
@@ -136,21 +137,21 @@ class _Run:
         return [[rows[at] for at in batch] for batch in planned]
 
     def _stream(self) -> Iterator[Batch]:
-        """Batches from where the run stands, epoch after epoch."""
+        """Yield batches from the current position on, epoch after epoch."""
         while True:
             batches = self._batches(self.epoch)
             if not batches:
-                raise InputError("The weights of the sources leave nothing to train on.")
+                raise InputError("The source weights are so low that no example is drawn. Increase them.")
             while self.batch < len(batches):
                 chosen = batches[self.batch]
                 self.batch += 1
                 yield collate(chosen, self.settings.shape).to(self.device)
             self.epoch, self.batch = self.epoch + 1, 0
 
-    # --- the steps ---------------------------------------------------------------------------------------------------
+    # --- training ----------------------------------------------------------------------------------------------------
 
     def go(self) -> Result:
-        """Works until the run or the sitting is over."""
+        """Train until the run is finished or paused."""
         started = saved = time.monotonic()
         first, tokens = self.step, self.tokens
         stream = self._stream()
@@ -170,16 +171,16 @@ class _Run:
                 speed = (self.tokens - tokens) / (time.monotonic() - started)
                 bar.set_postfix_str(f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s", refresh=False)
                 now = time.monotonic()
-                if _falls_due(self.step, self.sitting.evaluate_steps, now - self.looked, self.sitting.evaluate_minutes):
-                    self._look()
-                    self.looked = time.monotonic()
-                if _falls_due(self.step, self.sitting.save_steps, now - saved, self.sitting.save_minutes):
+                if _is_due(self.step, self.sitting.evaluate_steps, now - self.evaluated, self.sitting.evaluate_minutes):
+                    self._evaluate()
+                    self.evaluated = time.monotonic()
+                if _is_due(self.step, self.sitting.save_steps, now - saved, self.sitting.save_minutes):
                     self._save()
                     saved = time.monotonic()
         return self._finish()
 
     def _learn(self, batches: list[Batch]) -> dict[str, float]:
-        """One optimiser step."""
+        """Run one optimizer step."""
         self.model.train()
         factor = rate_factor(self.step, self.steps, self.settings)
         set_rate(self.optimizer, factor)
@@ -197,8 +198,8 @@ class _Run:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         if not torch.isfinite(norm):
             raise InputError(
-                f"The gradient of step {self.step} is not finite. Lower the learning rate, or train in float32; the "
-                "last snapshot is from before."
+                f"The gradient of step {self.step} is not finite. Lower the learning rate or train in float32. The "
+                "last snapshot is not affected."
             )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -223,16 +224,16 @@ class _Run:
     def _update_average(self) -> None:
         if self.average is None:
             return
-        # An average over few steps must not remember the start for long.
+        # Early in the run, use a lower decay so that the initial weights are forgotten quickly.
         decay = min(self.settings.ema, (1 + self.step) / (10 + self.step))
         for name, tensor in self.model.state_dict().items():
             self.average[name].lerp_(tensor.detach(), 1 - decay)
 
-    # --- looking, saving, ending -------------------------------------------------------------------------------------
+    # --- evaluating, saving, exporting -------------------------------------------------------------------------------
 
     @torch.no_grad()
     def _judge(self, examples: Sequence[Encoded]) -> list[Judged]:
-        """The scores of encoded examples, in their order."""
+        """Score encoded examples, in order."""
         self.model.eval()
         shape = Shape(self.settings.shape.tokens, self.settings.shape.multiple)
         judged: dict[int, Judged] = {}
@@ -246,8 +247,8 @@ class _Run:
                 scores = scores[count:]
         return [judged[at] for at in range(len(examples))]
 
-    def _look(self) -> None:
-        """Measures the weights that would be exported, and keeps them if they are the best so far."""
+    def _evaluate(self) -> None:
+        """Evaluate the weights that would be exported, and save them if they are the best so far."""
         if not self.held_out and not self.validation:
             return
         own = self._weights() if self.average is not None else None
@@ -278,7 +279,7 @@ class _Run:
             "place": [self.step, self.epoch, self.batch, self.tokens],
             "best": None if self.best is None else list(self.best),
             "measured on": self.measured_on,
-            "since look": time.monotonic() - self.looked,
+            "since evaluation": time.monotonic() - self.evaluated,
             "random": torch.get_rng_state(),
             "fingerprint": self.fingerprint,
         }
@@ -292,7 +293,7 @@ class _Run:
         other = [name for name, value in self.fingerprint.items() if state["fingerprint"].get(name) != value]
         if other:
             raise OptionError(
-                f"{self.folder} holds a run with other {', '.join(other)}. Give the same as before to go on with it, "
+                f"{self.folder} contains a run that differs in: {', '.join(other)}. Use the same values to resume it, "
                 "or choose another folder."
             )
         self.model.load_state_dict(state["model"])
@@ -300,22 +301,22 @@ class _Run:
         self.average = state["average"] and {name: t.to(self.device) for name, t in state["average"].items()}
         self.step, self.epoch, self.batch, self.tokens = state["place"]
         if state["measured on"] != self.measured_on:
-            logger.info("The examples to measure on are others than before, so the best weights are looked for anew.")
+            logger.info("The evaluation examples have changed, so the search for the best weights starts again.")
         elif state["best"] is not None:
             self.best = (state["best"][0], state["best"][1])
-        self.looked -= state["since look"]
+        self.evaluated -= state["since evaluation"]
         torch.set_rng_state(state["random"])
-        logger.info("Going on from step %d (%s).", self.step, file)
+        logger.info("Resuming from step %d (%s).", self.step, file)
 
     def _finish(self) -> Result:
-        """Exports the chosen weights, with their threshold moved to 0.5 where that can be found out."""
+        """Export the selected weights, with the threshold shifted to 0.5 if there are validation examples."""
         if self.best is None or not self.log.has("evaluated", self.step):
-            self._look()
+            self._evaluate()
         self._save()
         final = self.average if self.average is not None else self._weights()
         if self.sitting.export == "best" and self.best is not None:
             final = {n: t.to(self.device) for n, t in snapshot.load(self.snapshots / snapshot.BEST)["model"].items()}
-        # What is measured is what will be loaded: rounded as it is stored, and run without autocast.
+        # Measure the model as it will be loaded: with rounded weights and without autocast.
         final, self.precision = as_stored(final, self.sitting.dtype), torch.float32
         self.model.load_state_dict(final)
         threshold = 0.5
@@ -332,21 +333,21 @@ class _Run:
 
 
 def _due(steps: int, most_steps: int | None, seconds: float, most_minutes: float | None) -> bool:
-    """Whether the sitting is over."""
+    """Whether it is time to pause."""
     return (most_steps is not None and steps >= most_steps) or (
         most_minutes is not None and seconds > 60 * most_minutes
     )
 
 
-def _falls_due(step: int, every: int | None, seconds: float, minutes: float | None) -> bool:
-    """Whether it is time again: every so many steps, or else every so many minutes."""
+def _is_due(step: int, every: int | None, seconds: float, minutes: float | None) -> bool:
+    """Whether a periodic action is due: every N steps if given, else every N minutes."""
     if every is not None:
         return step % every == 0
     return minutes is not None and seconds > 60 * minutes
 
 
 def _precision(name: str, device: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 on CUDA, and on CPUs that have matrix units for it which work; else float32."""
+    """Resolve `auto`: bfloat16 on GPUs and on CPUs whose bfloat16 matrix units work, else float32."""
     if name == "float32":
         return torch.float32
     if device.type != "cpu":
@@ -355,12 +356,12 @@ def _precision(name: str, device: torch.device) -> torch.dtype:
         return torch.float32
     if runs_on_cpu("bfloat16"):
         return torch.bfloat16
-    logger.warning("bfloat16 kills the process on this CPU (AMX is announced but broken); training in float32.")
+    logger.warning("bfloat16 crashes on this CPU (it reports AMX, but AMX does not work); training in float32.")
     return torch.float32
 
 
 def _fingerprint(trainee: Trainee, settings: Settings, steps: int, examples: Sequence[Encoded]) -> dict[str, Any]:
-    """What has to be the same for a run to be continued, by name."""
+    """Return everything that must be unchanged to resume a run, by name."""
     named = {name.replace("_", " "): json.dumps(value, sort_keys=True) for name, value in asdict(settings).items()}
     return {**named, "steps": steps, "training data": _digest(examples), "base": _mark(trainee)}
 
@@ -373,7 +374,7 @@ def _digest(examples: Sequence[Encoded]) -> str:
 
 
 def _mark(trainee: Trainee) -> str:
-    """Tells bases of one shape apart, by a few numbers of every tensor."""
+    """Hash the config and a few numbers of every tensor, to distinguish bases of the same shape."""
     mark = hashlib.sha256(json.dumps(trainee.config, sort_keys=True).encode())
     for name, tensor in trainee.model.state_dict().items():
         mark.update(f"{name} {tensor.flatten()[:: max(1, tensor.numel() // 8)].tolist()}".encode())

@@ -1,7 +1,7 @@
-"""How well steps are judged: the area under the ROC curve, accuracy, and ProcessBench's F1.
+"""Measure step scores: area under the ROC curve, accuracy, and ProcessBench's F1.
 
-The rule: a step is right when its score is above the threshold; a solution counts when its first wrong step is found
-exactly, or when it has none and none is found. F1 is the harmonic mean of those two accuracies, as in ProcessBench.
+Scores above the threshold count as correct. An erroneous solution is a hit if exactly its first error is found, a
+correct one if no error is found; F1 is the harmonic mean of the two accuracies, as in ProcessBench.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from surefoot.train.example import WRONG_BELOW
 
 @dataclass(frozen=True)
 class Judged:
-    """One solution: its scores up to and including the first wrong step (or all), and their targets."""
+    """The scores of one solution, up to and including the first incorrect step, and their targets."""
 
     scores: tuple[float, ...]
     targets: tuple[float, ...]
 
     @property
     def label(self) -> int:
-        """The first wrong step, or -1."""
+        """The index of the first incorrect step, or -1."""
         return next((at for at, target in enumerate(self.targets) if target < WRONG_BELOW), -1)
 
 
 @dataclass(frozen=True)
 class Quality:
-    """The numbers of one evaluation; shares lie in 0..1. None where there is nothing to measure it on."""
+    """The metrics of one evaluation, as fractions from 0 to 1; None if there is nothing to measure them on."""
 
     solutions: int
     loss: float
@@ -45,12 +45,12 @@ class Quality:
     best_f1: float | None
 
     def to_dict(self) -> dict[str, float | None]:
-        """As plain data."""
+        """Return the metrics as a dictionary."""
         return asdict(self)
 
 
 def measure(judged: Sequence[Judged]) -> Quality:
-    """All of it for a list of solutions."""
+    """Compute all metrics for a list of solutions."""
     scores = np.array([score for one in judged for score in one.scores], dtype=np.float64)
     targets = np.array([target for one in judged for target in one.targets], dtype=np.float64)
     right = targets >= WRONG_BELOW
@@ -72,7 +72,7 @@ def measure(judged: Sequence[Judged]) -> Quality:
 
 
 def find_errors(judged: Sequence[Judged], threshold: float) -> tuple[float | None, float | None, float | None]:
-    """The accuracy on solutions with an error, on those without, and F1."""
+    """Return the accuracy on erroneous solutions, the accuracy on correct ones, and F1."""
     hits: dict[bool, list[bool]] = {True: [], False: []}
     for one in judged:
         hits[one.label >= 0].append(first_error(one.scores, threshold) == one.label)
@@ -81,14 +81,14 @@ def find_errors(judged: Sequence[Judged], threshold: float) -> tuple[float | Non
 
 
 def best_threshold(judged: Sequence[Judged]) -> tuple[float, float | None]:
-    """The threshold with the highest F1, and that F1; 0.5 where none is better than another."""
+    """Return the threshold with the highest F1 and that F1; the threshold is 0.5 if none gives an F1 above 0."""
     threshold = threshold_with_best_f1(Case(tuple(enumerate(one.scores)), one.label) for one in judged)
     chosen = 0.5 if threshold is None else threshold
     return chosen, find_errors(judged, chosen)[2]
 
 
 def area_under_curve(scores: np.ndarray, right: np.ndarray) -> float | None:
-    """The chance that a right step scores above a wrong one; ties count half."""
+    """Return the probability that a correct step scores above an incorrect one; ties count half."""
     positives, negatives = int(right.sum()), int((~right).sum())
     if not positives or not negatives:
         return None

@@ -1,7 +1,7 @@
-"""The model in training: a stock transformers decoder and the two-class head, with the checkpoint's own tensor names.
+"""The model in training: a stock transformers decoder with a two-class head, under the checkpoint's tensor names.
 
-The rule: the base is read and checked by the same code that loads a PRM for scoring, so nothing trains on a backbone
-that scoring would refuse. Weights are float32 while they train; autocast makes the products cheaper.
+Invariant: the base is read and validated by the code that loads a PRM for scoring, so every trained backbone can be
+scored with. Weights are float32 during training; autocast makes matrix products cheaper.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from surefoot.train.batch import Batch
 from surefoot.train.vocabulary import cut_vocabulary
 
 OLD_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
-"""What a config says of a vocabulary that is no more."""
+"""Config entries that refer to the full vocabulary and are dropped when it is cut."""
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
 
 
 class RewardModel(nn.Module):
-    """Backbone and head. Its state dict is the checkpoint: `model.*`, `score.0.*`, `score.2.*`."""
+    """Backbone and head. The state dict has the names of the checkpoint: `model.*`, `score.0.*`, `score.2.*`."""
 
     def __init__(self, backbone: nn.Module, hidden_size: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class RewardModel(nn.Module):
         self.score = nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.ReLU(), nn.Linear(hidden_size, 2))
 
     def forward(self, batch: Batch) -> Tensor:
-        """How much more `right` than `wrong` weighs at each place to read: its sigmoid is the score."""
+        """Return the logit difference (correct minus incorrect) at each read position. Its sigmoid is the score."""
         found = self.model(
             input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.seen, use_cache=False
         )
@@ -53,20 +53,20 @@ class RewardModel(nn.Module):
         """The decoder's layers."""
         layers = self.model.get_submodule("layers")
         if not isinstance(layers, nn.ModuleList):
-            raise CheckpointError("The base keeps its layers in another way than stock decoders do.")
+            raise CheckpointError("The layers of the base are not a ModuleList called `layers`. Use a stock decoder.")
         return layers
 
 
 @dataclass(frozen=True)
 class Trainee:
-    """A model to train, with all that has to be written beside its weights."""
+    """A model to train, and everything that is exported with its weights."""
 
     model: RewardModel
     family: TwoClassFamily
     tokenizer: PromptTokenizer
     config: dict[str, Any]
     tokenizer_json: dict[str, Any]
-    """The content of tokenizer.json, our own tokens added."""
+    """The content of tokenizer.json, including our own tokens."""
     context: int
 
 
@@ -79,11 +79,11 @@ def make_trainee(
     seed: int = 0,
     device: str = "cpu",
 ) -> Trainee:
-    """A base model (or a PRM of one of our families, to train further) made ready for training.
+    """Prepare a base model, or a PRM of one of our families, for training.
 
-    `layers` keeps only the first so many. `family` decides how the model is asked; unless said, a Qwen2 model with
-    chat tokens becomes `qwen`, everything else `mini`. `vocabulary`, a number and texts, cuts the vocabulary to its so
-    many most frequent tokens and those that the texts use.
+    `layers` keeps only the first N layers. `family` determines the prompt; by default a Qwen2 model with chat tokens
+    becomes `qwen`, any other base `mini`. `vocabulary` is a pair (N, texts) that cuts the vocabulary to the N most
+    frequent tokens and those that the texts use.
     """
     checkpoint = open_checkpoint(locate(base))
     tokenizer = _read_tokenizer(checkpoint.folder)
@@ -110,13 +110,13 @@ def make_trainee(
             raise OptionError(f"The vocabulary of the family {kind.name!r} cannot be cut: its token ids are fixed.")
         if is_prm:
             raise OptionError(
-                f"{base} is a PRM already, and cutting its vocabulary would cost it the tokens it was trained with. "
-                "Leave the vocabulary as it is."
+                f"{base} is already a PRM, and cutting its vocabulary would remove tokens it was trained with. "
+                "Keep the vocabulary."
             )
         tokenizer, kept = cut_vocabulary(tokenizer, vocabulary[1], vocabulary[0])
         embedding = backbone.get_submodule("embed_tokens")
         embedding.weight = nn.Parameter(embedding.weight.data[kept])
-        embedding.padding_idx = None  # that id now belongs to another token, or to none
+        embedding.padding_idx = None  # that id now belongs to another token or does not exist
     generator = torch.Generator().manual_seed(seed)
     size = _add_tokens(backbone, tokenizer, kind.own_tokens, generator)
     model = RewardModel(backbone, hidden_size)
@@ -130,7 +130,7 @@ def make_trainee(
 def _read_tokenizer(folder: Path) -> dict[str, Any]:
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise LoadError(f"{folder} has no tokenizer.json. Save the base's fast tokenizer there first.")
+        raise LoadError(f"{folder} has no tokenizer.json. Save the fast tokenizer of the base there first.")
     try:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         content["added_tokens"]
@@ -148,12 +148,12 @@ def _choose_family(checkpoint: Checkpoint, tokenizer: dict[str, Any], name: str 
         name = "qwen" if checkpoint.config.get("model_type") == "qwen2" and names.issuperset(CHAT_TOKENS) else "mini"
     family = find_family(architectures, name)
     if not isinstance(family, TwoClassFamily):
-        raise OptionError(f"The family {family.name!r} has another head than the two-class one that is trained here.")
+        raise OptionError(f"The family {family.name!r} cannot be trained: it does not have a two-class head.")
     return family
 
 
 def _prepare(checkpoint: Checkpoint, layers: int | None) -> tuple[Checkpoint, str]:
-    """The checkpoint cut to its first layers, and what its backbone's names start with."""
+    """Return the checkpoint cut to its first layers, and the prefix of the backbone's tensor names."""
     config = dict(checkpoint.config)
     prefix = "model." if any(name.startswith("model.") for name in checkpoint.tensors) else ""
     count = int(checkpoint.setting("num_hidden_layers"))
@@ -170,7 +170,7 @@ def _prepare(checkpoint: Checkpoint, layers: int | None) -> tuple[Checkpoint, st
 
 
 def _add_tokens(backbone: Any, tokenizer: dict[str, Any], names: tuple[str, ...], generator: torch.Generator) -> int:
-    """Gives each token that the vocabulary lacks the next free id, with an embedding; the new size comes back."""
+    """Add each missing token with the next free id and an embedding; return the new size of the vocabulary."""
     added = tokenizer["added_tokens"]
     known = {token["content"] for token in added}
     vocabulary = tokenizer["model"].get("vocab", {})
@@ -186,7 +186,7 @@ def _add_tokens(backbone: Any, tokenizer: dict[str, Any], names: tuple[str, ...]
             "id": free, "content": name, "single_word": False, "lstrip": False, "rstrip": False,
             "normalized": False, "special": True,
         })  # fmt: skip
-        # Close to the middle of all tokens, but not the same for two of them.
+        # Close to the mean of all embeddings, but distinct.
         noise = torch.randn(table.shape[1], generator=generator) * table.std() * 0.1
         row = (table.mean(0) + noise).to(table.dtype)
         if free < size:

@@ -1,6 +1,6 @@
-"""Which weights learn, how fast, and how that changes with time.
+"""Set up the optimizer, the frozen weights and the learning rate schedule.
 
-The rule: matrices decay; norms, biases and embeddings do not (a token that is seldom seen would fade away).
+Weight decay applies to matrices, not to norms, biases and embeddings (rare tokens would decay to zero).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAD_FACTOR = 5.0
 
 
 def freeze(model: RewardModel, settings: Settings, own_tokens: Sequence[int] = ()) -> None:
-    """Stops the embeddings (all but our own tokens) or the lowest layers from learning, as the settings say."""
+    """Freeze the embeddings (except those of our own tokens) or the lowest layers, according to the settings."""
     if settings.freeze_layers > len(model.layers):
         raise OptionError(f"freeze_layers={settings.freeze_layers}, but the model has {len(model.layers)} layers.")
     if settings.freeze_embeddings:
@@ -30,7 +30,7 @@ def freeze(model: RewardModel, settings: Settings, own_tokens: Sequence[int] = (
 
 
 def _freeze_rows(embedding: nn.Module, learning: Sequence[int]) -> None:
-    """Only the rows in `learning` get a gradient. AdamW moves nothing without one, as embeddings do not decay."""
+    """Zero the gradient of all rows except `learning`. Embeddings have no weight decay, so AdamW leaves those rows."""
     if not learning:
         embedding.requires_grad_(False)
         return
@@ -42,7 +42,7 @@ def _freeze_rows(embedding: nn.Module, learning: Sequence[int]) -> None:
 
 
 def make_optimizer(model: RewardModel, settings: Settings) -> torch.optim.AdamW:
-    """AdamW over what learns, in four groups: backbone and head, decaying and not."""
+    """Return AdamW over the trainable weights, in up to four groups: backbone and head, with and without decay."""
     head_rate = settings.head_learning_rate
     if head_rate is None:
         head_rate = HEAD_FACTOR * settings.learning_rate
@@ -60,7 +60,7 @@ def make_optimizer(model: RewardModel, settings: Settings) -> torch.optim.AdamW:
 
 
 def rate_factor(step: int, steps: int, settings: Settings) -> float:
-    """The share of the learning rate at a step, counted from 0: up during the warm-up, then down to the floor."""
+    """Return the factor on the learning rate at a step (from 0): rising during warm-up, then decaying to the floor."""
     warm = math.ceil(settings.warmup * steps)
     if step < warm:
         return (step + 1) / warm
@@ -72,6 +72,6 @@ def rate_factor(step: int, steps: int, settings: Settings) -> float:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Sets every group's rate to that share of its peak."""
+    """Set the learning rate of every group to `factor` times its peak."""
     for group in optimizer.param_groups:
         group["lr"] = group["peak"] * factor

@@ -1,18 +1,17 @@
-"""Training data in any of the shapes known here.
+"""Read training data in several formats, recognized by the keys of a row.
 
-The rule: the shape is seen from a row's keys. A row that cannot be used is an error that names file and line; rows
-that are left out on purpose are counted, never lost in silence.
+An invalid row is an error that names file and line; rows that are skipped on purpose are counted and reported.
 
-| keys of a row | what becomes of it |
+| keys of a row | meaning |
 | --- | --- |
-| `steps`, `targets` | our own form: a probability or null for each step |
-| `steps`, `ratings` | PRM800K: 1 and 0 are right, -1 is wrong |
-| `steps`, `qwen_prm` | a teacher's scores as soft targets; rows where teacher and answer contradict are left out |
-| `steps`, `label` | first wrong step or -1 (ProcessBench, MR-GSM8K, StepVerify, PRMBench, ...) |
-| `question`, `answer` with `####` | GSM8K: right and spoiled variants, see `recipes` |
-| `question`, `ground_truth`, models | GSM8K's example solutions, compared with the gold; needs `keep` |
+| `steps`, `targets` | our own format: a probability or null per step |
+| `steps`, `ratings` | PRM800K: 1 and 0 are correct, -1 is incorrect |
+| `steps`, `qwen_prm` | a teacher's scores as soft targets; rows where teacher and answer disagree are skipped |
+| `steps`, `label` | index of the first incorrect step, or -1 (ProcessBench, MR-GSM8K, StepVerify, PRMBench, ...) |
+| `question`, `answer` with `####` | GSM8K: correct and corrupted variants |
+| `question`, `ground_truth`, models | GSM8K's example solutions, compared with the gold solution; needs `keep` |
 
-The question is under `question` or `problem`.
+The question is in `question` or `problem`.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ SOLVERS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verifica
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read."""
+    """Options for reading files."""
 
     variants: int = 4
-    """Examples made of each GSM8K row."""
+    """Number of examples per GSM8K row."""
     seed: int = 0
     keep: Collection[str] | None = None
     """Keys of the questions whose example solutions may be used; see `read_questions`."""
 
 
 def read_examples(path: str | Path, reading: Reading | None = None) -> list[Example]:
-    """All examples of a file, their source named after it."""
+    """Read all examples of a file. Their source is the name of the file."""
     reading = reading or Reading()
     examples: list[Example] = []
     rows = empty = 0
@@ -65,14 +64,14 @@ def read_examples(path: str | Path, reading: Reading | None = None) -> list[Exam
         rows, empty = rows + 1, empty + (not found)
         examples += [_clean(example) for example in found]
     if not examples:
-        raise InputError(f"{path} holds no example to train on.")
+        raise InputError(f"{path} contains no example to train on.")
     if empty:
-        logger.info("%s: %d of %d rows give no example.", path, empty, rows)
+        logger.info("%s: skipped %d of %d rows, which give no example.", path, empty, rows)
     return examples
 
 
 def read_questions(path: str | Path) -> set[str]:
-    """The keys of a file's questions."""
+    """Return the keys of the questions in a file."""
     keys = set()
     for record in read_records(path):
         try:
@@ -83,7 +82,7 @@ def read_questions(path: str | Path) -> set[str]:
 
 
 def without_questions(examples: Iterable[Example], keys: Collection[str]) -> list[Example]:
-    """The examples of other questions than these."""
+    """Return the examples whose questions are not among the keys."""
     return [example for example in examples if question_key(example.question) not in keys]
 
 
@@ -94,10 +93,10 @@ def _examples(row: Mapping[str, Any], source: str, reading: Reading) -> list[Exa
     if "steps" not in row:
         if isinstance(row.get("answer"), str) and "####" in row["answer"]:
             return make_variants(question, row["answer"], count=reading.variants, seed=reading.seed, source=source)
-        raise InputError("expected `steps`, or a worked `answer` that ends in `#### number`.")
+        raise InputError("expected `steps`, or a worked `answer` that ends with `#### number`.")
     steps = row["steps"]
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
-        raise InputError("`steps` must be a list of texts.")
+        raise InputError("`steps` must be a list of strings.")
     if "targets" in row:
         return [Example(question, tuple(steps), _numbers(row["targets"], "targets"), source)]
     if "ratings" in row:
@@ -113,7 +112,7 @@ def _examples(row: Mapping[str, Any], source: str, reading: Reading) -> list[Exa
 def _question(row: Mapping[str, Any]) -> str:
     question = row.get("question", row.get("problem"))
     if not isinstance(question, str) or not question.strip():
-        raise InputError("expected `question` or `problem` as text.")
+        raise InputError("expected `question` or `problem` as a non-empty string.")
     return question
 
 
@@ -122,7 +121,7 @@ def _numbers(values: Any, name: str) -> tuple[float | None, ...]:
         raise InputError(f"`{name}` must be a list.")
     for value in values:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise InputError(f"`{name}` must hold numbers or null.")
+            raise InputError(f"`{name}` must contain only numbers and null.")
     return tuple(None if value is None else float(value) for value in values)
 
 
@@ -134,18 +133,18 @@ def _ratings(values: Any) -> list[int | None]:
 
 def _taught(row: Mapping[str, Any], question: str, steps: list[str], source: str) -> list[Example]:
     scores = _numbers(row["qwen_prm"], "qwen_prm")
-    first = _behind_chat(steps)
+    first = _first_after_chat(steps)
     if first is None:
         return []
     at, text = first
     example = from_scores(question, [text, *steps[at + 1 :]], scores[at:], source)
-    # The answer is wrong by every test, and the teacher saw no error: one of them is mistaken, and nothing is learnt.
+    # The answer fails every check but the teacher found no error. One of them is wrong, so the row is skipped.
     failed = [row[test] for test in ("is_correct", "last_number_equals_gt") if test in row]
     return [] if example.first_error == -1 and failed and not any(failed) else [example]
 
 
-def _behind_chat(steps: list[str]) -> tuple[int, str] | None:
-    """The first step of the solution itself and where it stands, if the chat before it was taken for steps too."""
+def _first_after_chat(steps: list[str]) -> tuple[int, str] | None:
+    """Return the index and text of the first step of the solution; the steps may begin with the chat before it."""
     if not steps or not steps[0].startswith(CHAT_START):
         return (0, steps[0]) if steps else None
     for at, step in enumerate(steps):
@@ -158,8 +157,8 @@ def _behind_chat(steps: list[str]) -> tuple[int, str] | None:
 def _solved(row: Mapping[str, Any], question: str, source: str, reading: Reading) -> list[Example]:
     if reading.keep is None:
         raise OptionError(
-            "This file holds solutions of every GSM8K test problem, those of ProcessBench among them. Say which "
-            "problems may be trained on with --keep FILE (in Python: Reading(keep=read_questions(FILE)))."
+            "This file contains solutions to every GSM8K test problem, including those of ProcessBench. Select the "
+            "problems to train on with --keep FILE (in Python: Reading(keep=read_questions(FILE)))."
         )
     if question_key(question) not in reading.keep:
         return []

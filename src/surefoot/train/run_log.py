@@ -1,6 +1,6 @@
-"""What is written down of a run: a JSONL log, and the loss curve as text and, where matplotlib is, as a picture.
+"""Write the log of a run (JSONL) and its loss curve, as text and, if matplotlib is installed, as an image.
 
-The rule: the log has one line a step and one an evaluation; after a resume it reads as if nothing had happened.
+Invariant: the log has one line per step and one per evaluation, and looks the same whether or not the run was resumed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ WIDTH = 72
 
 
 class Log:
-    """log.jsonl, open for adding lines."""
+    """The file log.jsonl, to which lines are appended."""
 
     def __init__(self, file: Path, step: int) -> None:
-        """Goes on after `step`: later lines, of a sitting whose work was lost, are taken out; so is that of the end."""
+        """Continue after `step`: remove later lines, whose work was lost, and the line of the export."""
         rows = read_log(file) if file.is_file() else []
         rows = [row for row in rows if row["step"] <= step and "exported" not in row] if step else []
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -25,17 +25,17 @@ class Log:
         self._file = file
 
     def has(self, name: str, step: int) -> bool:
-        """Whether there is a line of that step with that field."""
+        """Whether the log has a line for that step with that field."""
         return any(row["step"] == step and name in row for row in read_log(self._file))
 
     def add(self, **row: Any) -> None:
-        """One line."""
+        """Append one line."""
         with self._file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(row) + "\n")
 
 
 def read_log(file: Path) -> list[dict[str, Any]]:
-    """All whole lines of a log; a last one that was cut off by a crash is left out."""
+    """Return all complete lines of a log, without a last line that was truncated by a crash."""
     rows = []
     for line in file.read_text(encoding="utf-8").splitlines():
         try:
@@ -46,11 +46,11 @@ def read_log(file: Path) -> list[dict[str, Any]]:
 
 
 def draw_curve(file: Path) -> str:
-    """The loss curve of a log in one line of text, with its ends; beside the log a picture, if that can be made."""
+    """Return the loss curve as one line of text; also write it next to the log, with an image if possible."""
     steps = (row for row in read_log(file) if "loss" in row and not {"evaluated", "exported"} & row.keys())
     points = [(row["step"], row["loss"]) for row in steps]
     if not points:
-        return "no step was done"
+        return "no steps yet"
     size = max(1, -(-len(points) // WIDTH))
     groups = [points[at : at + size] for at in range(0, len(points), size)]
     losses = [sum(loss for _, loss in group) / len(group) for group in groups]

@@ -1,8 +1,8 @@
-"""Everything that can be chosen about a training run.
+"""The options of a training run.
 
-The rule: what is in `Settings` decides the weights after every step; what is in `Sitting` (how long to work, how often
-to look, what to export) does not, so a run may be continued with another `Sitting`, but not with other `Settings`. The
-best weights are the best of those that were looked at: to get the same ones again, look every so many steps.
+Invariant: `Settings` determine the weights after every step; `Sitting` (how long to run, how often to evaluate, what to
+export) does not. A run can therefore be resumed with another `Sitting`, but not with other `Settings`. The best weights
+are the best that were evaluated: to reproduce them, evaluate every N steps rather than every N minutes.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 @dataclass(frozen=True)
 class Settings:
-    """The run itself."""
+    """The options that determine the weights."""
 
     steps: int | None = None
-    """Optimiser steps; None is as many as `epochs` needs."""
+    """Optimizer steps; None means as many as `epochs` takes."""
     epochs: float = 1.0
     learning_rate: float = 1e-4
     head_learning_rate: float | None = None
-    """None is five times the other one: the head starts from nothing."""
+    """None means five times `learning_rate`: the head is trained from scratch."""
     weight_decay: float = 0.01
     warmup: float = 0.05
-    """Share of the steps."""
+    """Fraction of the steps."""
     decay: str = "cosine"
     floor: float = 0.0
-    """Share of the learning rate that is left at the end."""
+    """Final learning rate, as a fraction of the peak."""
     clip: float = 1.0
     accumulate: int = 1
-    """Batches to an optimiser step."""
+    """Batches per optimizer step."""
     max_tokens: int = 1024
-    """Steps of a solution that end past it are not learnt from."""
+    """Steps of a solution that end after this many tokens are not trained on."""
     wrong_weight: float = 1.0
-    """How much more a wrong step counts in the loss than a right one."""
+    """Weight of incorrect steps in the loss, relative to correct ones."""
     freeze_embeddings: bool = False
     freeze_layers: int = 0
-    """The lowest layers, which stay as they are."""
+    """Number of lowest layers to freeze."""
     ema: float = 0.0
-    """Decay of the moving average of the weights that is evaluated and exported; 0 is no average."""
+    """Decay of the moving average of the weights, which is evaluated and exported; 0 means no average."""
     precision: str = "auto"
     gradient_checkpointing: bool = False
     seed: int = 0
     share: bool = False
-    """Whether solutions of one question are merged, drawn by question with as many right as wrong ones."""
+    """Whether to merge the solutions of each question, drawing as many correct as incorrect ones."""
     shape: Shape = field(default_factory=Shape)
     mixture: Mixture = field(default_factory=lambda: Mixture({}))
 
@@ -58,50 +58,50 @@ class Settings:
         for name, allowed in (("decay", DECAYS), ("precision", PRECISIONS)):
             if getattr(self, name) not in allowed:
                 offered = ", ".join(allowed)
-                raise OptionError(f"{name}={getattr(self, name)!r} is not offered. Choose one of: {offered}.")
+                raise OptionError(f"{name}={getattr(self, name)!r} is not supported. Choose one of: {offered}.")
         if self.share and self.mixture.wrong_share is not None:
-            raise OptionError("With share, right and wrong solutions are balanced by question: leave wrong_share out.")
+            raise OptionError("share already balances correct and incorrect solutions. Leave wrong_share out.")
         for name in ("learning_rate", "head_learning_rate", "epochs", "accumulate", "max_tokens", "wrong_weight"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
-                raise OptionError(f"{name}={value} must be above 0, and finite.")
+                raise OptionError(f"{name}={value} must be above 0 and finite.")
         if not self.clip > 0:
-            raise OptionError(f"clip={self.clip} must be above 0; infinity does not clip.")
+            raise OptionError(f"clip={self.clip} must be above 0; use inf to disable clipping.")
         if not 0 <= self.weight_decay < math.inf:
-            raise OptionError(f"weight_decay={self.weight_decay} must not be below 0, and finite.")
+            raise OptionError(f"weight_decay={self.weight_decay} must be at least 0 and finite.")
         if not -(2**63) <= self.seed < 2**64:
-            raise OptionError(f"seed={self.seed} has more than 64 bits. Give a smaller number.")
+            raise OptionError(f"seed={self.seed} does not fit into 64 bits. Choose a smaller number.")
         if self.freeze_layers < 0:
-            raise OptionError(f"freeze_layers={self.freeze_layers} must not be below 0.")
+            raise OptionError(f"freeze_layers={self.freeze_layers} must be at least 0.")
         if self.steps is not None and self.steps < 1:
-            raise OptionError(f"steps={self.steps} trains nothing. Give a number above 0.")
+            raise OptionError(f"steps={self.steps} must be at least 1.")
         for name in ("warmup", "floor", "ema"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise OptionError(f"{name}={getattr(self, name)} must lie between 0 and 1.")
+                raise OptionError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")
 
 
 @dataclass(frozen=True)
 class Sitting:
-    """How the run is watched, and when it pauses."""
+    """When the run pauses, evaluates and saves, and what it exports."""
 
     minutes: float | None = None
-    """Pause after so long; the same call goes on from there."""
+    """Pause after this time; the same call resumes the run."""
     steps: int | None = None
-    """Pause after so many steps of this sitting."""
+    """Pause after this many steps in one call."""
     evaluate_steps: int | None = None
     evaluate_minutes: float | None = 10.0
     save_steps: int | None = None
     save_minutes: float | None = 10.0
     keep: int = 2
-    """Snapshots to keep, besides the best weights."""
+    """Number of snapshots to keep, in addition to the best weights."""
     progress: bool = False
     export: Literal["best", "last"] = "best"
     dtype: str = "float32"
-    """The number format of the exported weights."""
+    """Data type of the exported weights."""
 
     def __post_init__(self) -> None:
         for name in ("evaluate_steps", "save_steps"):
             if (every := getattr(self, name)) is not None and every < 1:
-                raise OptionError(f"{name}={every} never comes. Give a number above 0, or leave it out.")
+                raise OptionError(f"{name}={every} must be at least 1. Omit it to use minutes instead.")
         for name in ("minutes", "evaluate_minutes", "save_minutes"):
             if (minutes := getattr(self, name)) is not None and not minutes >= 0:
-                raise OptionError(f"{name}={minutes} is no length of time. Give a number from 0 on.")
+                raise OptionError(f"{name}={minutes} must be at least 0.")

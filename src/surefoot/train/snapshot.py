@@ -1,7 +1,7 @@
-"""A run on disk: all that is needed to go on exactly where it stood.
+"""Save and load snapshots, which hold everything needed to resume a run exactly.
 
-The rule: a snapshot is written beside its name and then renamed, so a process that dies leaves the one before. It is
-read as plain tensors and numbers; nothing pickled is run.
+Invariant: a snapshot is written atomically, so a crash leaves the previous one intact. Loading reads only tensors and
+numbers and never runs pickled code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEST = "best.pt"
 
 
 def save(folder: Path, step: int, state: dict[str, Any], keep: int) -> Path:
-    """Writes a snapshot and removes those that are older than the last `keep`."""
+    """Write a snapshot, and delete all but the last `keep`."""
     file = _write(folder / f"step-{step:08d}.pt", state)
     for old in _all(folder)[: -max(1, keep)]:
         old.unlink()
@@ -28,22 +28,22 @@ def save(folder: Path, step: int, state: dict[str, Any], keep: int) -> Path:
 
 
 def save_best(folder: Path, state: dict[str, Any]) -> Path:
-    """Writes the best weights so far, in place of those before."""
+    """Write the best weights so far, replacing the previous ones."""
     return _write(folder / BEST, state)
 
 
 def last(folder: Path) -> Path | None:
-    """The newest snapshot, if there is one."""
+    """Return the newest snapshot, or None."""
     files = _all(folder)
     return files[-1] if files else None
 
 
 def load(file: Path) -> dict[str, Any]:
-    """What was saved."""
+    """Load a snapshot."""
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise LoadError(f"{file} cannot be read ({error}). Remove it; the run goes on from the one before.") from error
+        raise LoadError(f"Cannot read {file} ({error}). Delete it to resume from the previous snapshot.") from error
     return state
 
 

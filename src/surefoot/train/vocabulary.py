@@ -1,7 +1,7 @@
-"""A vocabulary cut down to what the texts at hand need: most of a small model's weights are rows that it never reads.
+"""Cut a vocabulary down to the tokens that some texts need: most weights of a small model are embeddings it never uses.
 
-The rule: text is split into tokens as before wherever the tokens were kept, and into their parts where they were not;
-nothing becomes unreadable, because the bytes and letters that everything is made of always stay.
+Invariant: any text can still be encoded. Kept tokens are used as before, removed ones are encoded as their parts, and
+the bytes and letters that all tokens consist of are always kept.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from surefoot.errors import OptionError
 from surefoot.families import PromptTokenizer
 
 SEEN = 2
-"""A token that occurs less often in the texts is not kept for their sake."""
+"""A token is kept because of the texts only if they contain it at least this often."""
 
 
 def cut_vocabulary(layout: dict[str, Any], texts: Iterable[str], common: int) -> tuple[dict[str, Any], list[int]]:
-    """A tokenizer.json with fewer tokens, and the old ids of those it kept, in their new order.
+    """Return a tokenizer.json with fewer tokens, and the old ids of the kept tokens in their new order.
 
-    Kept are the first `common` tokens (BPE learns the frequent ones first), those that the texts use, and what these
-    are made of. The base's own special tokens go: no family trained here reads them.
+    It keeps the first `common` tokens (BPE learns frequent ones first), the tokens that the texts use, and the parts of
+    both. The special tokens of the base are removed: no family that can be trained uses them.
     """
     model = layout["model"]
     if model.get("type") != "BPE" or model.get("byte_fallback"):
-        raise OptionError("Only byte-level BPE vocabularies can be cut. Leave --vocabulary out for this base.")
+        raise OptionError("Only byte-level BPE vocabularies can be cut. Omit --vocabulary for this base.")
     vocabulary: dict[str, int] = model["vocab"]
     spelled = {number: token for token, number in vocabulary.items()}
     merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]

@@ -1,10 +1,10 @@
-"""Where step labels come from without a human: worked solutions spoiled on purpose, real ones compared with the gold.
+"""Make step labels without annotators: corrupt worked solutions, or compare real ones with the gold solution.
 
-The rule: same seed, same examples; and a label is either exact by construction or soft where it is not.
+Invariant: the same seed gives the same examples, and a label is either exact by construction or soft.
 
-Licences of the sources these recipes are made for:
+Licences of the sources:
 - GSM8K, questions, worked solutions and example model solutions (openai/grade-school-math): MIT.
-- Best-of-N samples with PRM scores (StrictPRMBench): CC BY 4.0; name the source in a model card.
+- Best-of-N samples with PRM scores (StrictPRMBench): CC BY 4.0; credit the source in the model card.
 """
 
 from surefoot.train.synthetic.compare import compare_with_gold, known_values

@@ -1,7 +1,7 @@
-"""Worked solutions spoiled on purpose, so that the first wrong step is known exactly.
+"""Corrupt worked solutions, so that the first incorrect step is known exactly.
 
-The rule: every line before the error is word for word the gold one; the line of the error states a number that differs
-from the gold's number for the same thing; later lines carry the error on, as a person or a model would.
+Invariant: every line before the error is identical to the gold line; the line with the error states a different number
+for the same quantity; later lines propagate the error, as a person or a model would.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Corrupted:
 
 
 def corrupt(worked: Worked, kind: str, rng: random.Random) -> Corrupted | None:
-    """One error of the given kind, or None where the solution has no place for it."""
+    """Introduce one error of the given kind, or return None if the solution offers no place for it."""
     for _ in range(TRIES):
         found = RECIPES[kind](worked, rng)
         if found is not None:
@@ -51,7 +51,7 @@ def corrupt(worked: Worked, kind: str, rng: random.Random) -> Corrupted | None:
 
 
 def _operand(worked: Worked, rng: random.Random) -> Corrupted | None:
-    """A wrong quantity goes into a calculation that is then done rightly."""
+    """Use a wrong quantity in a calculation that is otherwise carried out correctly."""
     at, place, calculation = rng.choice(worked.calculations)
     if not calculation.visible:
         return None
@@ -68,7 +68,7 @@ def _operand(worked: Worked, rng: random.Random) -> Corrupted | None:
 
 
 def _operation(worked: Worked, rng: random.Random) -> Corrupted | None:
-    """The right quantities, the wrong operation."""
+    """Apply the wrong operation to the right quantities."""
     at, place, calculation = rng.choice(worked.calculations)
     if not calculation.visible:
         return None
@@ -83,7 +83,7 @@ def _operation(worked: Worked, rng: random.Random) -> Corrupted | None:
 
 
 def _slip(worked: Worked, rng: random.Random) -> Corrupted | None:
-    """The right calculation with a wrong result."""
+    """State a wrong result for the right calculation."""
     at, place, calculation = rng.choice(worked.calculations)
     new = _slipped(calculation.result, rng)
     shown = format_like(new, calculation.shown, money="$" in calculation.lead)
@@ -94,7 +94,7 @@ def _slip(worked: Worked, rng: random.Random) -> Corrupted | None:
 
 
 def _dropped(worked: Worked, rng: random.Random) -> Corrupted | None:
-    """A step is forgotten: what should have been worked out is replaced by a number that went into it."""
+    """Skip a step: its result is replaced by one of its operands."""
     lines = worked.lines
     inner = [at for at, line in enumerate(lines[:-1]) if len(line.calculations) == 1]
     if not inner:
@@ -111,7 +111,7 @@ def _dropped(worked: Worked, rng: random.Random) -> Corrupted | None:
 
 
 def _swapped(worked: Worked, rng: random.Random) -> Corrupted | None:
-    """Two quantities of the question take each other's place."""
+    """Swap two quantities of the question."""
     results = {part.result for *_, part in worked.calculations}
     used = {value for *_, part in worked.calculations for value in numbers_in(part.expression)}
     choices = sorted((used & set(numbers_in(worked.question))) - results - {Fraction(0)})
@@ -122,7 +122,7 @@ def _swapped(worked: Worked, rng: random.Random) -> Corrupted | None:
 
 
 def _answer(worked: Worked, rng: random.Random) -> Corrupted | None:
-    """All steps right, another number stated as the answer."""
+    """State a wrong answer after correct steps."""
     right = number_value(worked.answer)
     results = {part.result for *_, part in worked.calculations} - {right, Fraction(0)}
     new = rng.choice(sorted(results)) if results and rng.random() < 0.7 else _slipped(right, rng)
@@ -143,7 +143,7 @@ KINDS = tuple(RECIPES)
 
 
 def _known(worked: Worked, at: int) -> list[Fraction]:
-    """Numbers that a solver has at hand on this line."""
+    """Return the numbers that are available to a solver on this line."""
     earlier = [part.result for line, _, part in worked.calculations if line < at]
     return [value for value in numbers_in(worked.question) + earlier if is_plain(value)]
 
@@ -169,7 +169,7 @@ def _recalculated(
 
 
 def _carried(worked: Worked, at: int, place: int, old: Calculation, new: Calculation, kind: str) -> Corrupted | None:
-    """The calculation replaced, and everything behind it as it follows."""
+    """Replace the calculation, and propagate the change to everything after it."""
     line = worked.lines[at]
     changed = {old.result: new.result}
     before = mention(line.parts[:place], old, new)
@@ -183,9 +183,9 @@ def _carried(worked: Worked, at: int, place: int, old: Calculation, new: Calcula
 def _rewritten(
     worked: Worked, kept: Sequence[Line], lines: Sequence[Line], changed: dict[Fraction, Fraction], kind: str
 ) -> Corrupted | None:
-    """Lines that use changed numbers; the first that does must come out with another result.
+    """Rewrite the lines with the changed numbers; the first affected line must get a different result.
 
-    Its words stay: "5 days" beside a calculation with 3 is wrong, "3 days" might be a true sentence.
+    The words of that line are kept: "5 days" next to a calculation with 3 is wrong, but "3 days" might be true.
     """
     new = _carry_all(lines, changed, spoiled=False)
     if new is None:
@@ -216,7 +216,7 @@ def _carry_all(lines: Sequence[Line], changed: dict[Fraction, Fraction], *, spoi
 
 
 def _slipped(value: Fraction, rng: random.Random) -> Fraction:
-    """A number as it comes out when somebody is not careful."""
+    """Return a number that results from a careless mistake."""
     ways = [value + 1, value - 1, value * 10, value / 10]
     if value >= 20:
         ways += [value + 10, value - 10]

@@ -1,6 +1,6 @@
-"""The ways in which models write the same solution: plain, LaTeX, prose, lists; and how they state the answer.
+"""Write the same solution in different styles: plain, LaTeX, prose or lists, with different ways to state the answer.
 
-The rule: a style changes the dress of a step, never its meaning, and it knows where the label went.
+Invariant: a style changes the form of a step, never its meaning, and keeps track of the label.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ ANSWERS = (
 
 @dataclass(frozen=True)
 class Style:
-    """The choices that make a way of writing."""
+    """The choices that make up a style."""
 
     equation: str = "plain"
     opening: str = "none"
     intro: str = ""
     answer: str = ANSWERS[0]
     own_step: bool = True
-    """Whether the answer is a step of its own or closes the last one."""
+    """Whether the answer is a separate step or is appended to the last one."""
     times: str = "*"
 
 
 def pick_style(rng: random.Random) -> Style:
-    """A way of writing, drawn at random."""
+    """Return a random style."""
     return Style(
         equation=rng.choice(EQUATIONS),
         opening=rng.choice(OPENINGS),
@@ -71,7 +71,7 @@ def pick_style(rng: random.Random) -> Style:
 def write(
     lines: Sequence[Line], answer: str, style: Style, rng: random.Random, label: int = -1
 ) -> tuple[list[str], int]:
-    """The steps in that style, and the label among them. `label` is a line, or `len(lines)` for the answer."""
+    """Return the steps in that style and the label among them. `label` is a line, or `len(lines)` for the answer."""
     steps = [_open(_line(line, style), at, len(lines), style, rng) for at, line in enumerate(lines)]
     stated = style.answer.format(answer)
     if style.own_step:
@@ -96,7 +96,7 @@ def _open(text: str, at: int, count: int, style: Style, rng: random.Random) -> s
         return f"### Step {at + 1}\n{text}"
     if style.opening == "prose":
         words = rng.choice(FIRST if at == 0 else LAST if at == count - 1 else NEXT)
-        # A name keeps its capital; only words that are certainly none lose it.
+        # A name keeps its capital letter; only words that are certainly not names lose it.
         return words + (text[0].lower() + text[1:] if SMALL.match(text) else text)
     return text
 
@@ -108,7 +108,7 @@ def _line(line: Line, style: Style) -> str:
 
 
 def _display(line: Line, style: Style) -> str:
-    """The sentence with the result in it, then the equation on a line of its own."""
+    """Return the sentence with the result, followed by the equation on its own line."""
     calculations = line.calculations
     if len(calculations) != 1 or not calculations[0][1].visible:
         return ""

@@ -1,7 +1,6 @@
-"""Several examples from one worked solution: right ones and spoiled ones, in different styles.
+"""Make several examples from one worked solution: correct and corrupted ones, in different styles.
 
-The rule: the seed and the question alone decide what comes out, so a row gives the same examples wherever it stands.
-GSM8K: MIT licence.
+Invariant: the examples depend only on the seed and the question, not on the position of the row. GSM8K: MIT licence.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ from surefoot.train.synthetic.style import pick_style, write
 from surefoot.train.synthetic.worked import parse_worked
 
 SPOILED = 3
-"""Wrong ones to a right one that is written in the same words up to the error."""
+"""Number of corrupted examples per correct one; they are identical up to the error."""
 
 
 def make_variants(question: str, answer: str, *, count: int = 4, seed: int = 0, source: str = "gsm8k") -> list[Example]:
-    """`count` examples of a GSM8K row: a right one, then wrong ones that differ from it only from their error on, then
-    the same in another style. Rows in which something does not hold give none."""
+    """Make up to `count` examples from a GSM8K row.
+
+    A correct example is followed by incorrect ones that are identical to it up to their error, then the same again in
+    another style. Rows that are not fully consistent give no examples.
+    """
     worked = parse_worked(question, answer)
     if worked is None:
         return []

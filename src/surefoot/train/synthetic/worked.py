@@ -1,7 +1,7 @@
-"""A worked solution: lines of text with calculations in them, as GSM8K writes them: `48/2 = <<48/2=24>>24`.
+"""Parse a worked solution: lines of text with annotated calculations, as in GSM8K: `48/2 = <<48/2=24>>24`.
 
-The rule: a solution is used only if all of it holds: every mark comes out as it says, the text shows what the mark
-says, and no equation in the text is false. Labels made from it are exact only then. GSM8K: MIT licence.
+Invariant: a solution is used only if it is fully consistent, so that labels derived from it are exact: every annotation
+evaluates to its result, the text agrees with the annotation, and no equation in the text is false. GSM8K: MIT licence.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ PLACES = 2
 
 @dataclass(frozen=True)
 class Calculation:
-    """`visible` `lead` `shown`, for instance `48/2`, ` = $`, `24`; behind the scenes the mark's own expression."""
+    """A calculation in the text (`visible` + `lead` + `shown`: `48/2`, ` = $`, `24`) and its annotated expression."""
 
     visible: str
-    """The expression as the reader sees it; empty if the text does not show it."""
+    """The expression as written in the text; empty if the text does not show it."""
     lead: str
     expression: str
     shown: str
 
     @property
     def result(self) -> Fraction:
-        """The number that is shown."""
+        """The value of the result shown."""
         return number_value(self.shown)
 
     @property
     def text(self) -> str:
-        """As it stands in the line."""
+        """The calculation as written in the line."""
         return f"{self.visible}{self.lead}{self.shown}"
 
 
 @dataclass(frozen=True)
 class Line:
-    """Text and calculations in turn."""
+    """A line of text and calculations."""
 
     parts: tuple[str | Calculation, ...]
 
     @property
     def text(self) -> str:
-        """The line as a person reads it."""
+        """The line without annotations."""
         return "".join(part if isinstance(part, str) else part.text for part in self.parts)
 
     @property
     def calculations(self) -> list[tuple[int, Calculation]]:
-        """The calculations, each with its place among the parts."""
+        """The calculations, each with its index among the parts."""
         return [(at, part) for at, part in enumerate(self.parts) if isinstance(part, Calculation)]
 
 
 @dataclass(frozen=True)
 class Worked:
-    """A question, its lines, and the answer."""
+    """A question, the lines of its solution, and the answer."""
 
     question: str
     lines: tuple[Line, ...]
@@ -68,12 +68,12 @@ class Worked:
 
     @property
     def calculations(self) -> list[tuple[int, int, Calculation]]:
-        """All calculations, each with its line and its place among the line's parts. There is at least one."""
+        """All calculations (at least one), each with its line number and its index among the line's parts."""
         return [(at, place, part) for at, line in enumerate(self.lines) for place, part in line.calculations]
 
 
 def parse_worked(question: str, answer: str) -> Worked | None:
-    """A row of GSM8K, or None if something in it does not hold."""
+    """Parse a GSM8K row; None if it is not fully consistent."""
     body, mark, final = answer.rpartition("####")
     final = final.strip().lstrip("$")
     if not mark or not NUMBERS.fullmatch(final):
@@ -116,7 +116,7 @@ def _parse_line(text: str) -> Line | None:
 
 
 def signs_at(expression: str) -> list[int]:
-    """Where the signs of an expression stand."""
+    """Return the positions of the operators in an expression."""
     return [at for at, char in enumerate(expression) if char in "+-*/x×"]
 
 
@@ -125,7 +125,7 @@ def _signs(expression: str) -> list[str]:
 
 
 def format_number(value: Fraction) -> str:
-    """A number as people write it: whole, or with up to two decimals."""
+    """Format a number as people write it: an integer, or up to two decimals."""
     if value.denominator == 1:
         return str(value.numerator)
     scaled = round(value * 10**PLACES)
@@ -134,9 +134,9 @@ def format_number(value: Fraction) -> str:
 
 
 def format_like(value: Fraction, old: str, *, money: bool) -> str:
-    """A number in the form of the one whose place it takes: with commas if that has them, cents as two digits.
+    """Format a number like the one it replaces: with commas if that has them, and with two digits for cents.
 
-    The form must not tell which of two numbers was put in afterwards.
+    The format must not reveal which number was inserted.
     """
     whole, _, rest = format_number(value).partition(".")
     decimals = old.partition(".")[2]
@@ -148,12 +148,12 @@ def format_like(value: Fraction, old: str, *, money: bool) -> str:
 
 
 def is_plain(value: Fraction) -> bool:
-    """Whether a person would write the number down without rounding, and would not wonder about it."""
+    """Whether the number is positive, plausible in size, and can be written without rounding."""
     return value > 0 and (value * 10**PLACES).denominator == 1 and value < 10**7
 
 
 def swap_numbers(text: str, changed: Mapping[Fraction, Fraction]) -> str:
-    """The text with every number that has changed replaced by what it became."""
+    """Replace every changed number in the text with its new value."""
 
     def new(match: re.Match[str]) -> str:
         old = match.group()
@@ -173,10 +173,10 @@ def _short_value(text: str) -> Fraction | None:
 
 
 def carry(line: Line, changed: dict[Fraction, Fraction], start: int = 0, *, words: bool = True) -> Line | None:
-    """The line as somebody would write it who believes the changed numbers. `changed` learns what follows from them.
+    """Rewrite the line for the changed numbers, and add the new results to `changed`.
 
-    Parts before `start` stay. Without `words`, only calculations take the changed numbers, and the words between them
-    no more than what comes out. None if a calculation cannot be done any more.
+    Parts before `start` are kept. Without `words`, the changed numbers are used only in calculations, and the text gets
+    only the new results of this line. None if a calculation is no longer possible.
     """
     parts: list[str | Calculation] = list(line.parts[:start])
     results: dict[Fraction, Fraction] = {}
@@ -200,7 +200,7 @@ def carry(line: Line, changed: dict[Fraction, Fraction], start: int = 0, *, word
 
 
 def mention(parts: Sequence[str | Calculation], old: Calculation, new: Calculation) -> list[str | Calculation]:
-    """What stands before a calculation may name its result already: "He has 12 eggs because 3 * 4 = 12"."""
+    """Update the text before a calculation, which may already name its result: "He has 12 eggs because 3 * 4 = 12"."""
     if old.result == new.result or old.result in numbers_in(old.expression):
         return list(parts)
     return [swap_numbers(part, {old.result: new.result}) if isinstance(part, str) else part for part in parts]

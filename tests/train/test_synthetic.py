@@ -278,7 +278,7 @@ def test_a_full_stop_is_no_decimal_point() -> None:
 
 
 GOLD = "3 * 4 = <<3*4=12>>12\n12 - 2 = <<12-2=10>>10"
-CATALOG = known_values("3 bags of 4, minus 2", GOLD)
+KNOWN = known_values("3 bags of 4, minus 2", GOLD)
 COMPARED = [
     (["3 * 4 = 12", "12 - 2 = 10", "10"], True, (1, 1, 1)),
     (["We think.", "3 + 4 = 7", "7 - 2 = 5"], False, (None, 0.3, None)),
@@ -294,7 +294,7 @@ COMPARED = [
 def test_real_solutions_compared_with_the_gold(
     steps: list[str], right: bool, targets: tuple[float | None, ...]
 ) -> None:
-    assert compare_with_gold("q", steps, right=right, known=CATALOG).targets == targets
+    assert compare_with_gold("q", steps, right=right, known=KNOWN).targets == targets
 
 
 def test_values_of_other_right_solutions_are_known() -> None:

@@ -65,7 +65,9 @@ def read_solution(given: Any) -> str | Sequence[str]:
     if isinstance(given, bytes | bytearray):
         raise InputError(f"The solution is {type(given).__name__}; decode it to str first: solution.decode().")
     if not isinstance(given, Sequence):
-        raise InputError(f"The solution is of type {type(given).__name__}; pass a str, or a list with one str per step.")
+        raise InputError(
+            f"The solution is of type {type(given).__name__}; pass a str, or a list with one str per step."
+        )
     for number, step in enumerate(given):
         if not isinstance(step, str):
             hint = " Decode it first." if isinstance(step, bytes | bytearray) else ""

@@ -1,9 +1,9 @@
-# make demo: install and see steps scored.  make test: install what tests need and run them all.
+# make demo: install and see steps scored.  make test: install what the tests need and run them all.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Small models gain nothing from threads: one worker a core, each with its own files.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+# Small models gain nothing from threads: one worker per core, each with its own files. Skipped tests are listed by name.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile -rs --no-fold-skipped
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint browser
@@ -15,14 +15,16 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test browser
 	$(PYTEST)
 
-# Tests of pages open them in Debian's chromium. Without it, and without CI in the environment, they are skipped.
+# Browser tests need Chromium. As root or in CI this installs it; elsewhere it says how, and pytest skips those tests.
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test -n "$$CHROMIUM" || \
-	if command -v apt-get >/dev/null; then \
-		as=$$([ "$$(id -u)" = 0 ] || command -v sudo || true); \
-		$$as apt-get update -qq && $$as apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null || \
-		echo "chromium could not be installed; tests that need it are skipped"; \
-	else echo "chromium is not installed; tests that need it are skipped"; fi
+	if { [ "$$(id -u)" = 0 ] || [ -n "$$CI" ]; } && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null || \
+		echo "Chromium could not be installed with apt-get. Install it, or set CHROMIUM to the path of a Chromium or Chrome executable."; \
+	else \
+		echo "Chromium is not installed: the browser tests are skipped. Install it (Debian: the packages chromium and fonts-dejavu-core),"; \
+		echo "or set CHROMIUM to the path of a Chromium or Chrome executable."; \
+	fi
 
 # The same tests of loading and scoring on the older major version, which is put before the newer one on the path.
 test-transformers-4: $(VENV)/.transformers-4

@@ -1,4 +1,4 @@
-"""A real browser for tests of pages: Debian's chromium, headless, driven by Playwright.
+"""A real browser for tests of pages: headless Chromium, driven by Playwright.
 
 Use it in a test module:
 
@@ -7,7 +7,7 @@ Use it in a test module:
     def test_it(browser_page: Page) -> None:
         browser_page.goto(path.as_uri())
 
-Without chromium the tests are skipped, but not where CI is set: there it has to be installed (`make browser`).
+Without Chromium these tests are skipped. If the environment variable CI is set they fail instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FLAGS = (
 
 
 def find_chromium() -> str | None:
-    """Where chromium is: what CHROMIUM says, else on the path."""
+    """Return the path of Chromium: the variable CHROMIUM if it is set, else the executable on the path."""
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -44,7 +44,7 @@ def browser_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """One page of a browser with a fresh profile. Whatever a script throws fails the test that uses it at its end."""
     chromium = find_chromium()
     if chromium is None:
-        message = "chromium is not installed: `make browser`, or name it in CHROMIUM"
+        message = "Chromium is not installed. Run `make browser`, or set CHROMIUM to the path of an executable."
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     from playwright.sync_api import sync_playwright
 

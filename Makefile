@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Small models gain nothing from threads: one worker per core, each with its own files. Skipped tests are listed by name.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile -rs --no-fold-skipped
+# CI overrides this with uv, which installs the CPU build of torch.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint browser
+.PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint browser wheel
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -50,6 +51,14 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Build the wheel and the source distribution in dist/ and check what a release needs (docs/releasing.md).
+wheel: $(BIN)/python
+	$(PIP) build twine
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python .ci/check_wheel.py dist
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

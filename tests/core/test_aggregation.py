@@ -3,8 +3,13 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from surefoot.core import aggregation
+from surefoot.core.aggregation import AGGREGATIONS, find_aggregation
+from surefoot.core.result import SolutionScore, StepScore
+from surefoot.errors import OptionError
 
 SCORES = [0.9, 0.5, 0.8]
 
@@ -59,3 +64,34 @@ def test_first_error(scores: list[float | None], threshold: float, expected: int
 )
 def test_correct_prefix(scores: list[float | None], expected: float | None) -> None:
     assert aggregation.correct_prefix(scores) == expected
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
+def test_names_have_one_spelling(name: str) -> None:
+    assert name.isidentifier()
+    assert AGGREGATIONS[name].name == name
+    assert AGGREGATIONS[name].label
+
+
+@pytest.mark.parametrize("name", [each.name for each in AGGREGATIONS.values() if each.credits])
+@given(scores=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12))
+def test_step_credits_sum_to_the_aggregate(name: str, scores: list[float]) -> None:
+    chosen = find_aggregation(name)
+    assert chosen.credits is not None
+    credits = chosen.credits(scores)
+    assert len(credits) == len(scores)
+    # The product telescopes from 1, so that its credits sum to what is lost.
+    expected = chosen.function(scores)
+    assert expected is not None
+    assert sum(credits) == pytest.approx(expected - (name == "product"), abs=1e-9)
+
+
+def test_an_unknown_aggregation_names_the_choices() -> None:
+    with pytest.raises(OptionError, match="There is no aggregation 'geometric-mean'. Choose one of: mean, min,"):
+        find_aggregation("geometric-mean")
+
+
+def test_products_of_margins_are_not_reported() -> None:
+    step = StepScore("x", 0, 1, -0.5, "scored", 0)
+    margins = SolutionScore((step, step), "m", scale="margin")
+    assert margins.aggregates == {"mean": -0.5, "min": -0.5, "final": -0.5, "product": None, "geometric_mean": None}

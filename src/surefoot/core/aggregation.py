@@ -1,4 +1,4 @@
-"""Aggregate step scores into one number.
+"""Aggregate step scores into one number. `AGGREGATIONS` is the only list of aggregations; everything else reads it.
 
 Invariant: every function takes the scores in step order and returns None if a step that it needs is unscored, or if
 there are no steps. Missing scores are never filled in. A step counts as correct if its score is above the threshold.
@@ -7,9 +7,31 @@ there are no steps. Missing scores are never filled in. A step counts as correct
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from operator import mul
+from types import MappingProxyType
+
+from surefoot.errors import OptionError
 
 Scores = Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """One way to turn step scores into a number."""
+
+    name: str
+    function: Callable[..., float | None]
+    label: str
+    """What tables and pages call it."""
+    needs_probabilities: bool = False
+    """Whether it multiplies scores or compares them with a threshold, which is meaningless on another scale."""
+    in_results: bool = False
+    """Whether every result reports it."""
+    credits: Callable[..., list[float]] | None = None
+    """Splits the number into one reward per step. The rewards sum to it; those of the product to the product minus 1."""
 
 
 def _complete(scores: Scores) -> list[float] | None:
@@ -96,3 +118,58 @@ def clipped(scores: Scores, ceiling: float = 0.5) -> float | None:
 def first(scores: Scores) -> float | None:
     """Return the score of the first step, even if other steps are unscored."""
     return scores[0] if scores else None
+
+
+def _mean_credits(scores: Sequence[float]) -> list[float]:
+    return [score / len(scores) for score in scores]
+
+
+def _min_credits(scores: Sequence[float]) -> list[float]:
+    lowest = min(range(len(scores)), key=lambda at: scores[at])
+    return [score if at == lowest else 0.0 for at, score in enumerate(scores)]
+
+
+def _soft_min_credits(scores: Sequence[float], temperature: float = 0.1) -> list[float]:
+    return [weight * score for weight, score in zip(soft_minimum_weights(scores, temperature), scores, strict=True)]
+
+
+def _product_credits(scores: Sequence[float]) -> list[float]:
+    return [after - before for before, after in pairwise(accumulate(scores, mul, initial=1.0))]
+
+
+def _clip_credits(scores: Sequence[float], ceiling: float = 0.5) -> list[float]:
+    return [min(score - ceiling, 0.0) for score in scores]
+
+
+def _final_credits(scores: Sequence[float]) -> list[float]:
+    return [after - before for before, after in pairwise([0.0, *scores])]
+
+
+def _first_credits(scores: Sequence[float]) -> list[float]:
+    return [now - following for now, following in pairwise([*scores, 0.0])]
+
+
+AGGREGATIONS: Mapping[str, Aggregation] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            Aggregation("mean", mean, "mean", in_results=True, credits=_mean_credits),
+            Aggregation("min", minimum, "min", in_results=True, credits=_min_credits),
+            Aggregation("final", final, "final", in_results=True, credits=_final_credits),
+            Aggregation("product", product, "product", True, in_results=True, credits=_product_credits),
+            Aggregation("geometric_mean", geometric_mean, "geo. mean", True, in_results=True),
+            Aggregation("correct_prefix", correct_prefix, "correct prefix", True),
+            Aggregation("soft_min", soft_minimum, "soft min", credits=_soft_min_credits),
+            Aggregation("clip", clipped, "clip", True, credits=_clip_credits),
+            Aggregation("first", first, "first", credits=_first_credits),
+        )
+    }
+)
+"""All aggregations by name. To add one, add a line here."""
+
+
+def find_aggregation(name: str) -> Aggregation:
+    """Returns the aggregation called `name`."""
+    if name not in AGGREGATIONS:
+        raise OptionError(f"There is no aggregation {name!r}. Choose one of: {', '.join(AGGREGATIONS)}.")
+    return AGGREGATIONS[name]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from surefoot.core import aggregation
+from surefoot.core.aggregation import AGGREGATIONS, correct_prefix, find_aggregation, first_error
 from surefoot.core.solution import Span, StepKind
 from surefoot.errors import InputError
 
@@ -95,30 +95,45 @@ class SolutionScore:
         outside = sum(span.end - span.start for span in self.outside)
         return outside + sum(step.end - step.start for step in self.steps if step.score is None)
 
+    def aggregate(self, name: str) -> float | None:
+        """Return the step scores as one number, by one of `core.aggregation.AGGREGATIONS`.
+
+        None if a step that it needs is unscored, or if it needs probabilities and the scores are not.
+        """
+        chosen = find_aggregation(name)
+        if chosen.needs_probabilities and self.scale != "probability":
+            return None
+        return chosen.function(self.step_scores)
+
+    @property
+    def aggregates(self) -> dict[str, float | None]:
+        """The aggregations that every result reports, by name."""
+        return {each.name: self.aggregate(each.name) for each in AGGREGATIONS.values() if each.in_results}
+
     @property
     def mean(self) -> float | None:
-        """See `aggregation.mean`."""
-        return aggregation.mean(self.step_scores)
+        """The mean of all step scores."""
+        return self.aggregate("mean")
 
     @property
     def min(self) -> float | None:
-        """See `aggregation.minimum`."""
-        return aggregation.minimum(self.step_scores)
+        """The lowest step score."""
+        return self.aggregate("min")
 
     @property
     def final(self) -> float | None:
-        """See `aggregation.final`."""
-        return aggregation.final(self.step_scores)
+        """The score of the last step."""
+        return self.aggregate("final")
 
     @property
     def product(self) -> float | None:
-        """See `aggregation.product`. None if the scores are not probabilities."""
-        return aggregation.product(self.step_scores) if self.scale == "probability" else None
+        """The product of all step scores. None if the scores are not probabilities."""
+        return self.aggregate("product")
 
     @property
     def geometric_mean(self) -> float | None:
-        """See `aggregation.geometric_mean`. None if the scores are not probabilities."""
-        return aggregation.geometric_mean(self.step_scores) if self.scale == "probability" else None
+        """The geometric mean of all step scores. None if the scores are not probabilities."""
+        return self.aggregate("geometric_mean")
 
     @property
     def natural_threshold(self) -> float:
@@ -127,11 +142,11 @@ class SolutionScore:
 
     def first_error(self, threshold: float | None = None) -> int | None:
         """See `aggregation.first_error`. The threshold defaults to that of the scale."""
-        return aggregation.first_error(self.step_scores, self.natural_threshold if threshold is None else threshold)
+        return first_error(self.step_scores, self.natural_threshold if threshold is None else threshold)
 
     def correct_prefix(self, threshold: float | None = None) -> float | None:
         """See `aggregation.correct_prefix`. The threshold defaults to that of the scale."""
-        return aggregation.correct_prefix(self.step_scores, self.natural_threshold if threshold is None else threshold)
+        return correct_prefix(self.step_scores, self.natural_threshold if threshold is None else threshold)
 
     def to_dict(self, threshold: float | None = None) -> dict[str, Any]:
         """Return everything, including aggregations, as JSON-compatible data. Scores above `threshold` are correct."""
@@ -140,11 +155,7 @@ class SolutionScore:
             "reason": self.reason,
             "model": self.model,
             "steps": [dict(vars(step)) for step in self.steps],
-            "mean": self.mean,
-            "min": self.min,
-            "final": self.final,
-            "product": self.product,
-            "geometric_mean": self.geometric_mean,
+            **self.aggregates,
             "first_error": self.first_error(threshold),
             "correct_prefix": self.correct_prefix(threshold),
             "answer": self.answer,

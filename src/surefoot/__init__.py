@@ -1,7 +1,10 @@
-"""Surefoot scores every step of a solution with a process reward model.
+"""Surefoot scores every step of a solution with a process reward model (PRM).
 
-    scorer = surefoot.load()  # mini, the model inside; or "Qwen/Qwen2.5-Math-PRM-7B", or a folder
+    import surefoot
+
+    scorer = surefoot.load()  # mini, the model inside; or "Qwen/Qwen2.5-Math-PRM-7B", a folder, or "http://..."
     result = scorer.score(question, solution)
+    print(result.step_scores, result.min)
 
 Importing this package does not import torch; loading a model does.
 """
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from surefoot.scoring.loading import load
     from surefoot.scoring.scorer import Scorer
 
-__all__ = [  # noqa: RUF022
+__all__ = [
     "AsyncClient",
     "Client",
     "ReadOptions",
@@ -40,26 +43,32 @@ __all__ = [  # noqa: RUF022
     "StepScore",
     "StepScorer",
     "SurefootError",
+    "__version__",
     "compute_reward",
     "connect",
     "evaluate",
     "load",
     "split",
-    "__version__",
 ]
+
+_MODULES = {
+    "AsyncClient": "surefoot.client",
+    "Client": "surefoot.client",
+    "Scorer": "surefoot.scoring.scorer",
+    "compute_reward": "surefoot.rewards.source",
+    "connect": "surefoot.client",
+    "load": "surefoot.scoring.loading",
+}
+"""Where names live that are imported on first use, because they need torch or an HTTP client."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Scorer", "load"):
-        return getattr(
-            import_module("surefoot.scoring.scorer" if name == "Scorer" else "surefoot.scoring.loading"), name
-        )
-    if name in ("AsyncClient", "Client", "connect"):
-        return getattr(import_module("surefoot.client"), name)
     if name == "evaluate":
         return import_module("surefoot.evaluate")
-    if name == "compute_reward":
-        from surefoot.rewards import source
-
-        return source.compute_reward
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

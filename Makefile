@@ -51,6 +51,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 # Build the wheel and the source distribution in dist/ and check what a release needs (docs/releasing.md).
 wheel: $(BIN)/python

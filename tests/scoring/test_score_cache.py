@@ -22,7 +22,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.errors import CacheError
 from surefoot.scoring import score_cache
 from surefoot.scoring.local import load_local
-from surefoot.scoring.score_cache import WRITE_EVERY, ScoreCache, default_place
+from surefoot.scoring.score_cache import WRITE_EVERY, ScoreCache, default_path
 
 ITEMS = [("What is 1 + 1?", ["1 + 1 = 2."]), ("What is 2 + 2?", ["2 + 2 = 4.", "So 4."]), ("What?", [" "])]
 
@@ -134,13 +134,13 @@ def test_what_is_not_finite_is_given_back_and_not_kept(place: Path) -> None:
 
 def test_the_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path / "mine.sqlite"))
-    assert default_place() == tmp_path / "mine.sqlite"
+    assert default_path() == tmp_path / "mine.sqlite"
     ScoreCache().close()
     assert (tmp_path / "mine.sqlite").is_file()
     monkeypatch.delenv("SUREFOOT_CACHE")
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert default_place() == tmp_path / "xdg" / "surefoot" / "scores.sqlite"
+    assert default_path() == tmp_path / "xdg" / "surefoot" / "scores.sqlite"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "bad.sqlite"
     file.write_bytes(content)
-    with pytest.raises(CacheError, match=r"bad.sqlite is damaged or no score cache .*delete the file"):
+    with pytest.raises(CacheError, match=r"bad.sqlite is damaged or not a score cache .*delete the file"):
         ScoreCache(file)
     assert file.read_bytes() == content
 
@@ -171,7 +171,7 @@ def test_an_entry_that_is_cut_is_damage(place: Path) -> None:
         connection.execute("UPDATE scores SET row = x'000000'")
         connection.commit()
         connection.close()
-        with pytest.raises(CacheError, match="an entry is cut"):
+        with pytest.raises(CacheError, match="an entry is truncated"):
             cache.wrap("m", Model().scores)(prompts(1))
 
 
@@ -191,7 +191,7 @@ def test_places_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="is a folder"):
         ScoreCache(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match="cannot be made"):
+    with pytest.raises(CacheError, match="cannot be created"):
         ScoreCache(tmp_path / "file" / "scores.sqlite")
 
 

@@ -1,7 +1,7 @@
-"""JSON over HTTP to a scoring service, with patience.
+"""JSON over HTTP to a scoring service, with retries.
 
-The rule: scoring changes nothing, so whatever failed on the way, or was put off (429, 502, 503), is sent again until
-`patience` seconds are over; everything else that is not an answer is an error at once. No failure becomes an answer.
+Scoring has no side effects, so a request that failed on the way or was rejected for load (429, 502, 503) is retried
+with exponential back-off for `patience` seconds. Every other failure raises at once.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from surefoot.errors import MissingDependencyError, OptionError, ServiceError, U
 try:
     import httpx
 except ImportError as error:
-    raise MissingDependencyError(f'{error}. Install what a client needs: pip install "surefoot[client]"') from error
+    raise MissingDependencyError(f'{error}. Install the client: pip install "surefoot[client]"') from error
 
-AGAIN = frozenset((429, 502, 503))
+RETRIED = frozenset((429, 502, 503))
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 LONGEST_TIMEOUT = 86_400
 SLACK = 5.0
-"""Seconds that a reply may travel beyond the time that the service was given."""
+"""Seconds that the client waits beyond the deadline that it sends to the service."""
 
 
 class TooLargeError(ServiceError):
-    """The service wants this in smaller requests."""
+    """The request is larger than the service accepts."""
 
 
-class Patience:
-    """How long to wait before the next try, and when to give up."""
+class Backoff:
+    """Exponential back-off with jitter, until the time is up."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
         self._pause = FIRST_PAUSE
 
     def pause(self, problem: UnreachableError, at_least: float = 0.0) -> float:
-        """Seconds to wait now; raises the problem when there is no time left."""
+        """Return the seconds to wait before the next attempt, or raise `problem` if the time is up."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise problem
-        # Spread, so that callers who were refused together do not come back together.
+        # Jitter: clients that were rejected together should not come back together.
         wait = max(at_least, self._pause * random.uniform(0.5, 1.0))
         self._pause = min(LONGEST_PAUSE, 2 * self._pause)
-        return min(wait, left)  # who is told to wait for longer than that tries once more at the end
+        return min(wait, left)  # a longer Retry-After still gets one last attempt
 
 
 class Transport:
@@ -57,17 +57,17 @@ class Transport:
     def __init__(self, url: str, *, api_key: str | None, timeout: float, patience: float, connections: int) -> None:
         self._client = httpx.Client(**_options(url, api_key, timeout, connections))
         self._patience = patience
-        # Waiting for one of the connections is no reason to lose patience.
-        self._places = threading.Semaphore(connections)
+        # Waiting for a free connection does not count towards the patience.
+        self._slots = threading.Semaphore(connections)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The data of the reply."""
+        """Send a request and return the data of the reply."""
         content = None if body is None else _encoded(body)
-        with self._places:
+        with self._slots:
             return self._ask(method, path, content)
 
     def _ask(self, method: str, path: str, content: bytes | None) -> Any:
-        patience = Patience(self._patience)
+        backoff = Backoff(self._patience)
         while True:
             try:
                 reply = self._client.request(method, path, content=content)
@@ -76,7 +76,7 @@ class Transport:
                     return _data(reply)
             except httpx.TransportError as error:
                 wait, problem = 0.0, _unreachable(self._client.base_url, error)
-            time.sleep(patience.pause(problem, wait))
+            time.sleep(backoff.pause(problem, wait))
 
     def close(self) -> None:
         """Closes all connections."""
@@ -84,22 +84,22 @@ class Transport:
 
 
 class AsyncTransport:
-    """The same for coroutines."""
+    """A connection pool for coroutines."""
 
     def __init__(self, url: str, *, api_key: str | None, timeout: float, patience: float, connections: int) -> None:
         self._client = httpx.AsyncClient(**_options(url, api_key, timeout, connections))
         self._patience = patience
-        # httpx wakes everybody who waits whenever a connection is free, so they wait here.
-        self._places = asyncio.Semaphore(connections)
+        # httpx wakes every waiting task whenever a connection is free, so they wait here.
+        self._slots = asyncio.Semaphore(connections)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The data of the reply."""
+        """Send a request and return the data of the reply."""
         content = None if body is None else _encoded(body)
-        async with self._places:
+        async with self._slots:
             return await self._ask(method, path, content)
 
     async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
-        patience = Patience(self._patience)
+        backoff = Backoff(self._patience)
         while True:
             try:
                 reply = await self._client.request(method, path, content=content)
@@ -108,7 +108,7 @@ class AsyncTransport:
                     return _data(reply)
             except httpx.TransportError as error:
                 wait, problem = 0.0, _unreachable(self._client.base_url, error)
-            await asyncio.sleep(patience.pause(problem, wait))
+            await asyncio.sleep(backoff.pause(problem, wait))
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -121,11 +121,11 @@ def _options(url: str, api_key: str | None, timeout: float, connections: int) ->
     except httpx.InvalidURL as error:
         raise OptionError(f"The address of the service cannot be read: {error}.") from error
     if address.scheme not in ("http", "https") or not address.host:
-        raise OptionError(f"{url!r} is no address of a service. It looks like http://127.0.0.1:8000.")
+        raise OptionError(f"{url!r} is not the address of a service. Expected something like http://127.0.0.1:8000.")
     if address.userinfo:
-        raise OptionError("The address of the service holds a password, which would be seen in logs. Use api_key.")
+        raise OptionError("The address of the service contains a password, which would end up in logs. Use api_key.")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST_TIMEOUT:
-        raise OptionError(f"timeout={timeout!r}: give seconds above 0, up to {LONGEST_TIMEOUT}.")
+        raise OptionError(f"timeout={timeout!r}: pass seconds above 0 and up to {LONGEST_TIMEOUT}.")
     if api_key is not None and not is_key(api_key):
         raise OptionError("The key has to be one word of printable ASCII.")
     headers = {"Content-Type": "application/json", "X-Request-Timeout": f"{timeout:g}"}
@@ -136,7 +136,7 @@ def _options(url: str, api_key: str | None, timeout: float, connections: int) ->
         "headers": headers,
         "timeout": httpx.Timeout(timeout + SLACK, connect=10.0),
         "limits": httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-        # A service in the own network is asked directly, whatever proxies the environment names for the rest.
+        # A scoring service runs in the same network: proxies from the environment do not apply.
         "trust_env": False,
     }
 
@@ -146,11 +146,11 @@ def _encoded(body: Any) -> bytes:
 
 
 def _judge(reply: httpx.Response) -> tuple[float, UnreachableError | None]:
-    """Seconds to wait and the problem, if it may pass; nothing if the reply is a success. Otherwise it raises."""
+    """Return the seconds to wait and the problem if it is temporary, (0, None) on success, and raise otherwise."""
     if reply.status_code == 200:
         return 0.0, None
     message = f"The service answered {reply.status_code}: {_message(reply)}"
-    if reply.status_code in AGAIN:
+    if reply.status_code in RETRIED:
         try:
             return float(reply.headers.get("retry-after", 0.0)), UnreachableError(message)
         except ValueError:
@@ -169,7 +169,7 @@ def _data(reply: httpx.Response) -> Any:
     try:
         return reply.json()
     except ValueError as error:
-        raise ServiceError("The service's answer is not JSON. Is the address that of a Surefoot service?") from error
+        raise ServiceError("The reply is not JSON. Is this the address of a Surefoot service?") from error
 
 
 def _unreachable(url: httpx.URL, error: Exception) -> UnreachableError:

@@ -1,7 +1,6 @@
-"""Does a checkpoint load, and does it give the scores that its makers published?
+"""Compares a loaded model with the scores that its makers published.
 
-The rule: loading already checks every tensor; what is added are the published examples, compared within the stated
-tolerance. A model without a published example is only loaded and run, and the report says so.
+Loading already checks every tensor. A model without published scores is only loaded and run, and the report says so.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from surefoot.scoring.scorer import Scorer
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of an example beside the published ones."""
+    """The scores of an example and the published ones."""
 
     example: SolutionScore
     golden: Golden | None
-    """What was published for this very model; `None` when nothing is known."""
+    """What was published for this model, or None."""
 
     @property
     def passed(self) -> bool:
-        """Every step was scored, and no score is further from the published one than the tolerance."""
+        """Whether every step is scored and within the tolerance of its published score."""
         if self.example.status != "scored":
             return False
         if self.golden is None:
@@ -36,18 +35,18 @@ class Comparison:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All examples that are known for a model; one of another model where none is."""
+    """All published examples of a model, or one of another model if it has none."""
 
     comparisons: tuple[Comparison, ...]
 
     @property
     def passed(self) -> bool:
-        """Every example passed."""
+        """Whether every example passed."""
         return all(each.passed for each in self.comparisons)
 
 
 def check(scorer: Scorer, name: str | None = None) -> CheckReport:
-    """Runs the published examples on a loaded model. `name` tells which one it is, if its folder does not."""
+    """Runs the published examples on a loaded model. `name` identifies it if its folder's name does not."""
     if scorer.calibration is not None:
         raise OptionError("Published scores are raw. Load the model without a calibration to compare with them.")
     name = (name or scorer.name).rstrip("/").lower()
@@ -55,6 +54,6 @@ def check(scorer: Scorer, name: str | None = None) -> CheckReport:
     if goldens:
         results = scorer.score_many([(golden.question, golden.steps) for golden in goldens])
         return CheckReport(tuple(map(Comparison, results, goldens)))
-    # A family for which nothing is published is run on the example of the best known one.
+    # A model without published scores still runs one example.
     example = (scorer.family.goldens or Qwen.goldens)[0]
     return CheckReport((Comparison(scorer.score(example.question, example.steps), None),))

@@ -1,8 +1,8 @@
-"""A store of scores on disk, so that what was scored once is never computed again.
+"""A score cache on disk.
 
-The rule: the key is the content, a hash over the model's fingerprint, the token ids and the read positions; so nothing
-in here can be out of date, and a changed model, prompt or split of the steps is simply another key. Scores are written
-a few solutions at a time: a run that is killed goes on where it was. Several processes may share one store.
+The key is the content: a hash of the model's fingerprint, the token ids and the read positions. So an entry can never
+be stale, and a changed model, prompt or split has other keys. Scores are committed in small batches: a killed run
+continues where it was. Several processes may share one file.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 Scores = Callable[[Sequence[Prompt]], "Sequence[torch.Tensor]"]
 
-PLACE = "SUREFOOT_CACHE"
-"""The environment variable that names the store's file."""
+CACHE_VARIABLE = "SUREFOOT_CACHE"
+"""The environment variable with the path of the cache."""
 
 WRITE_EVERY = 64
-"""Solutions to a transaction: a killed run loses no more than these."""
+"""Prompts per transaction: the most that a killed run loses."""
 
 SCORES_VERSION = 1
-"""Raise it when the way from token ids to a score changes: older entries are then no longer found."""
+"""Increment it when the computation from token ids to scores changes, so that older entries are ignored."""
 
-_APPLICATION = 0x53756665  # written into the file, to know it again
+_APPLICATION = 0x53756665  # marks the file as ours
 _BUSY_SECONDS = 60.0
 _ASK_AT_ONCE = 500  # SQLite limits the parameters of one query
 
 
-def default_place() -> Path:
-    """Where scores are kept unless said otherwise: what SUREFOOT_CACHE says, else the user's cache folder."""
-    if named := os.environ.get(PLACE):
+def default_path() -> Path:
+    """The default path: SUREFOOT_CACHE if it is set, else a file in the user's cache folder."""
+    if named := os.environ.get(CACHE_VARIABLE):
         return Path(named).expanduser()
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
@@ -61,19 +61,19 @@ class ScoreCache:
     scorer = surefoot.load("mini", cache=ScoreCache("scores.sqlite"))
     """
 
-    def __init__(self, place: str | Path | None = None) -> None:
-        self.place = default_place() if place is None else Path(place).expanduser()
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = default_path() if path is None else Path(path).expanduser()
         self.hits = 0
-        """Solutions found so far, by this object."""
+        """Prompts found so far."""
         self.misses = 0
-        """Solutions that had to be computed so far."""
+        """Prompts computed so far."""
         self._lock = threading.Lock()
-        if self.place.is_dir():
-            raise CacheError(f"The score cache {self.place} is a folder. Name a file in it.")
+        if self.path.is_dir():
+            raise CacheError(f"The score cache {self.path} is a folder. Name a file in it.")
         with self._named_errors():
-            self.place.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
-                self.place, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             try:
                 self._prepare()
@@ -82,7 +82,7 @@ class ScoreCache:
                 raise
 
     def close(self) -> None:
-        """Closes the file. What was written stays."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> ScoreCache:
@@ -93,18 +93,18 @@ class ScoreCache:
 
     @property
     def size(self) -> int:
-        """How many solutions are stored, of all models."""
+        """The number of stored prompts, of all models."""
         with self._named_errors():
             (count,) = self._connection.execute("SELECT count(*) FROM scores").fetchone()
         return int(count)
 
     def wrap(self, fingerprint: str, scores: Scores, width: int = 1) -> Scores:
-        """The function `scores` of the model with this fingerprint, asked only for what is not stored yet.
+        """Wrap the function that computes prompts: it is called only for prompts that are not stored.
 
-        It gives `width` numbers a read.
+        It returns `width` numbers per read.
         """
 
-        def remembered(prompts: Sequence[Prompt]) -> list[torch.Tensor]:
+        def cached(prompts: Sequence[Prompt]) -> list[torch.Tensor]:
             import torch
 
             keys = [_key(fingerprint, prompt) for prompt in prompts]
@@ -117,20 +117,20 @@ class ScoreCache:
                 some = missing[start : start + WRITE_EVERY]
                 rows = scores([prompt for _, prompt in some])
                 fresh = {key: array("f", row.flatten().tolist()) for (key, _), row in zip(some, rows, strict=True)}
-                # What is not finite is no score. It is given back, and computed again when it is asked for again.
+                # NaN and infinity are returned but not stored.
                 self._write({key: row for key, row in fresh.items() if all(map(isfinite, row))})
                 known |= fresh
             found = [torch.tensor(known[key], dtype=torch.float32) for key in keys]
             return found if width == 1 else [row.view(len(row) // width, width) for row in found]
 
-        return remembered
+        return cached
 
     def _prepare(self) -> None:
-        # In this order: another process that makes the store writes its mark before its table.
+        # In this order: another process that creates the cache writes its mark before its table.
         (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         if tables and application != _APPLICATION:
-            raise CacheError(f"{self.place} is a database of another program. Name another file for the score cache.")
+            raise CacheError(f"{self.path} is a database of another program. Choose another file for the score cache.")
         self._use_log()
         self._connection.execute("PRAGMA synchronous = NORMAL")
         if application != _APPLICATION:
@@ -140,7 +140,7 @@ class ScoreCache:
         )
 
     def _use_log(self) -> None:
-        """Switches to a write-ahead log, with which readers and a writer do not wait for each other.
+        """Switch to a write-ahead log, so that readers and a writer do not block each other.
 
         Where the file system cannot hold one, SQLite keeps its older journal, which is as safe. While two processes
         switch at once SQLite does not wait by itself, so it is asked again.
@@ -165,7 +165,7 @@ class ScoreCache:
                 rows = self._connection.execute(query, some).fetchall()
             for key, row in rows:
                 if len(row) != len(wanted[key].reads) * width * array("f").itemsize:
-                    raise CacheError(f"The score cache {self.place} is damaged: an entry is cut. Delete the file.")
+                    raise CacheError(f"The score cache {self.path} is damaged: an entry is truncated. Delete the file.")
                 found[key] = array("f", row)
         return found
 
@@ -189,17 +189,17 @@ class ScoreCache:
                 yield
             except sqlite3.OperationalError as error:
                 raise CacheError(
-                    f"The score cache {self.place} cannot be used ({error}). Name another file with --cache or "
-                    f"{PLACE}, or work without one."
+                    f"The score cache {self.path} cannot be used ({error}). Choose another file with --cache or "
+                    f"{CACHE_VARIABLE}, or do without one."
                 ) from error
             except sqlite3.DatabaseError as error:
                 raise CacheError(
-                    f"The score cache {self.place} is damaged or no score cache ({error}). It holds nothing but scores "
-                    "that can be computed again: delete the file, or name another one."
+                    f"The score cache {self.path} is damaged or not a score cache ({error}). It contains nothing "
+                    "but scores that can be computed again: delete the file, or choose another one."
                 ) from error
             except OSError as error:
                 raise CacheError(
-                    f"The score cache {self.place} cannot be made ({error}). Name another file."
+                    f"The score cache {self.path} cannot be created ({error}). Choose another file."
                 ) from error
 
 

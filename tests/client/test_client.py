@@ -182,9 +182,9 @@ def test_wrong_options(url: str) -> None:
     ("url", "options", "message"),
     [
         ("http://127.0.0.1:port", {}, "cannot be read"),
-        ("ftp://127.0.0.1", {}, "no address of a service"),
-        ("http://", {}, "no address of a service"),
-        ("http://me:secret@127.0.0.1:9", {}, "holds a password"),
+        ("ftp://127.0.0.1", {}, "is not the address of a service"),
+        ("http://", {}, "is not the address of a service"),
+        ("http://me:secret@127.0.0.1:9", {}, "contains a password"),
         ("http://127.0.0.1:9", {"timeout": None}, "timeout=None"),
         ("http://127.0.0.1:9", {"timeout": 90_000}, "timeout=90000"),
         ("http://127.0.0.1:9", {"api_key": "schlüssel"}, "printable ASCII"),

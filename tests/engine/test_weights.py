@@ -331,12 +331,12 @@ def test_a_hub_id_is_downloaded_at_its_revision(checkpoint: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"quantize": "int3"}, "quantize='int3' is not offered. Choose one of: nf4, int8, or None"),
+        ({"quantize": "int3"}, "quantize='int3' is not supported. Choose one of: nf4, int8, or None"),
         ({"dtype": "float8"}, "dtype='float8' is not offered. Choose one of: auto, float32, bfloat16, float16"),
         ({"device": "tpu"}, "device='tpu' cannot be used here"),
         ({"attention": "magic"}, "attention='magic' is not offered"),
         ({"attention": "flash_attention_2", "device": "cpu"}, "flash_attention_2.*needs a CUDA device"),
-        ({"compile": "maybe"}, "compile='maybe' is not offered"),
+        ({"compile": "maybe"}, "compile='maybe' is not supported"),
         ({"compile": True, "quantize": "int8"}, 'compile=True and quantize="int8" exclude each other'),
         ({"max_tokens": 0}, "max_tokens=0 leaves no room"),
     ],
@@ -357,7 +357,7 @@ def test_loading_says_what_was_loaded(checkpoint: Path, caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO, logger="surefoot"):
         load_local(checkpoint)
     (line,) = [record.message for record in caplog.records if record.message.startswith("Loaded")]
-    for part in (str(checkpoint), "family qwen", "float32", "quantisation none", "attention sdpa", "cpu", "GB"):
+    for part in (str(checkpoint), "family qwen", "float32", "quantization none", "attention sdpa", "cpu", "GB"):
         assert part in line
 
 
@@ -396,7 +396,7 @@ def test_nf4_without_bitsandbytes(
         load_local(checkpoint, quantize="nf4")
     with caplog.at_level(logging.WARNING, logger="surefoot"):
         plain = load_local(checkpoint, quantize="nf4", quantize_fallback=True)
-    assert "Loading without quantisation" in caplog.text
+    assert "Loading without quantization" in caplog.text
     assert card_scores(plain) == card_scores(scorer)
 
 

@@ -352,7 +352,7 @@ def test_it_works_in_a_daemonic_process() -> None:
     # multiprocessing allows no children in such a process; torch's DataLoader workers are daemonic.
     done = run("""
         import multiprocessing
-        from surefoot.equality import same_answer
+        from surefoot.text.equality import same_answer
         def work():
             raise SystemExit(0 if same_answer("x+1", "1+x", timeout=30) is True else 1)
         process = multiprocessing.get_context("fork").Process(target=work, daemon=True)

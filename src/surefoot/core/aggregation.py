@@ -31,7 +31,7 @@ class Aggregation:
     in_results: bool = False
     """Whether every result reports it."""
     credits: Callable[..., list[float]] | None = None
-    """Splits the number into one reward per step. The rewards sum to it; those of the product to the product minus 1."""
+    """Splits the number into one reward per step. They sum to it; those of the product sum to the product minus 1."""
 
 
 def _complete(scores: Scores) -> list[float] | None:

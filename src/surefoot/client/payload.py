@@ -11,6 +11,7 @@ from surefoot.client.transport import TooLargeError
 from surefoot.core.options import ReadOptions
 from surefoot.core.protocols import Item
 from surefoot.core.result import SolutionScore
+from surefoot.data.batching import bounded_batches
 from surefoot.data.items import read_item
 from surefoot.errors import InputError, OptionError, ServiceError
 
@@ -39,7 +40,8 @@ def read_windows(items: Iterable[Item], window: int) -> Iterator[list[Row | Inpu
 def request_bodies(rows: list[Row], options: ReadOptions, model: str | None, most: int) -> list[Row]:
     """The bodies of the requests that score `rows`: at most `most` items and PART_BYTES of text each."""
     given = {name: value for name, value in {**asdict(options), "model": model}.items() if value is not None}
-    return [{**given, "items": part} for part in _parts(rows, most)]
+    parts = bounded_batches(rows, _length, max_weight=PART_BYTES, max_items=most)
+    return [{**given, "items": part} for part in parts]
 
 
 def halve(body: Row, error: TooLargeError) -> list[Row]:
@@ -98,15 +100,5 @@ def _row(item: Item, number: int) -> Row:
     return {"question": question, "steps": list(solution)}
 
 
-def _parts(rows: list[Row], most: int) -> Iterator[list[Row]]:
-    part: list[Row] = []
-    size = 0
-    for row in rows:
-        length = len(row["question"]) + sum(len(text) for text in row.get("steps") or [row.get("solution", "")])
-        if part and (len(part) >= most or size + length > PART_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(row)
-        size += length
-    if part:
-        yield part
+def _length(row: Row) -> int:
+    return len(row["question"]) + sum(len(text) for text in row.get("steps") or [row.get("solution", "")])

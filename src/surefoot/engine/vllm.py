@@ -8,7 +8,7 @@ Start the server with: python -m vllm.entrypoints.openai.api_server --model MODE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 
 from surefoot.client.transport import Transport
 from surefoot.core.prompt import Prompt
+from surefoot.data.batching import bounded_batches
 from surefoot.errors import OptionError, ServiceError
 
 PART_TOKENS = 32_768
@@ -32,7 +33,8 @@ class VllmEngine:
     def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> list[torch.Tensor]:
         """Returns the scores at the reads of each prompt."""
         rows = [torch.empty(0) for _ in prompts]
-        for part in _parts(prompts):
+        readable = [at for at, prompt in enumerate(prompts) if prompt.reads]
+        for part in bounded_batches(readable, lambda at: len(prompts[at].ids), max_weight=PART_TOKENS):
             for place, row in zip(part, self._pooled([prompts[place] for place in part]), strict=True):
                 rows[place] = row
             if done is not None:
@@ -84,19 +86,3 @@ def served_model(transport: Transport, name: str | None = None) -> ServedModel:
             f"The server offers {', '.join(cards) or 'no models'}. Choose one with served_name, or serve only one."
         )
     return ServedModel(name, str(cards[name].get("root") or name), limits[name])
-
-
-def _parts(prompts: Sequence[Prompt]) -> Iterator[list[int]]:
-    """Splits the positions of prompts that have reads into requests of at most PART_TOKENS."""
-    part: list[int] = []
-    tokens = 0
-    for place, prompt in enumerate(prompts):
-        if not prompt.reads:
-            continue
-        if part and tokens + len(prompt.ids) > PART_TOKENS:
-            yield part
-            part, tokens = [], 0
-        part.append(place)
-        tokens += len(prompt.ids)
-    if part:
-        yield part

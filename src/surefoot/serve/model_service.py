@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -18,6 +18,7 @@ from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.prompt import Prompt
 from surefoot.core.protocols import Item
 from surefoot.core.result import SolutionScore
+from surefoot.data.batching import bounded_batches
 from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.scoring.pipeline import NOT_COMPUTED, Prepared, PreparedSolution, prompts_of
 from surefoot.scoring.scorer import Scorer
@@ -65,7 +66,8 @@ class Service:
         started = time.perf_counter()
         prepared: list[Prepared] = []
         with self.scheduler.expecting():
-            for chunk in _chunks(items, min(CHUNK_CHARS, self._max_item_chars)):
+            most = min(CHUNK_CHARS, self._max_item_chars)
+            for chunk in bounded_batches(items, _chars, max_weight=most, max_items=CHUNK_ITEMS):
                 first = len(prepared)
                 prepare = partial(self._pipeline.prepare, chunk, options, first=first, keep_going=True)
                 too_long = self._too_long(chunk, first)
@@ -123,21 +125,6 @@ def _checked(rows: list[Row]) -> list[Row]:
         if isinstance(row, UnreachableError):
             raise row
     return rows
-
-
-def _chunks(items: Sequence[Item], most: int) -> Iterator[list[Item]]:
-    """A few items at a time, of `most` characters together; a larger one alone."""
-    chunk: list[Item] = []
-    chars = 0
-    for item in items:
-        size = _chars(item)
-        if chunk and (len(chunk) >= CHUNK_ITEMS or chars + size > most):
-            yield chunk
-            chunk, chars = [], 0
-        chunk.append(item)
-        chars += size
-    if chunk:
-        yield chunk
 
 
 def _chars(item: Item) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -14,12 +15,11 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 import surefoot
 from helpers.serving import served
 from surefoot.serve import Settings
-from surefoot.serve.openapi import GETS, POSTS, describe
 from surefoot.serve.schemas import Result, Step
 
 EXAMPLES = 25
-DESCRIPTION: Any = schemathesis.openapi.from_dict(describe())
-OPERATIONS: list[Any] = [found.ok() for found in DESCRIPTION.get_all_operations()]
+POSTS = ["/v1/score", "/v1/reward", "/get_reward", "/pooling"]
+GETS = ["/v1/models", "/health", "/ready", "/metrics"]
 
 
 @pytest.fixture(scope="module")
@@ -28,26 +28,32 @@ def url(scorer: surefoot.Scorer) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def description(url: str) -> Any:
+    return schemathesis.openapi.from_url(f"{url}/openapi.json")
+
+
 @pytest.mark.parametrize(
-    ("operation", "mode"),
-    [(operation, GenerationMode.POSITIVE) for operation in OPERATIONS]
-    + [(operation, GenerationMode.NEGATIVE) for operation in OPERATIONS if operation.body],
-    ids=lambda value: getattr(value, "label", getattr(value, "name", "")),
+    ("method", "path", "mode"),
+    [("GET", path, GenerationMode.POSITIVE) for path in GETS]
+    + [("POST", path, mode) for path in POSTS for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)],
 )
-def test_what_is_described_is_what_is_done(operation: Any, mode: GenerationMode, url: str) -> None:
+def test_what_is_described_is_what_is_done(
+    description: Any, url: str, method: str, path: str, mode: GenerationMode
+) -> None:
     """No reply but the described ones, bodies as their schema says; forbidden bodies are refused.
 
     A body that its schema allows may still ask for what there is not, such as an unknown model: 422 is right then.
     """
 
     @settings(
-        max_examples=EXAMPLES if operation.body else 2,
+        max_examples=EXAMPLES if method == "POST" else 2,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],
     )
-    @given(case=operation.as_strategy(generation_mode=mode))
+    @given(case=description[path][method].as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         reply = case.call(base_url=url)
         # Who asks for an answer in no time gets 504, which is right, and tested elsewhere.
@@ -68,5 +74,22 @@ def test_every_field_of_a_result_is_described(scorer: surefoot.Scorer) -> None:
     assert set(Step.model_fields) == set(found["steps"][0])
 
 
-def test_every_route_is_described() -> None:
-    assert {operation.path for operation in OPERATIONS} == {*POSTS, *GETS}
+def test_every_route_is_described(url: str) -> None:
+    paths = httpx.get(f"{url}/openapi.json").json()["paths"]
+    assert {path: tuple(methods) for path, methods in paths.items()} == {
+        **dict.fromkeys(POSTS, ("post",)),
+        **dict.fromkeys(GETS, ("get",)),
+    }
+    for path in POSTS:
+        responses = paths[path]["post"]["responses"]
+        assert set(responses) == {"200", "400", "401", "408", "413", "415", "422", "429", "501", "503", "504"}
+        for code in set(responses) - {"200"}:
+            assert responses[code]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorReply")
+
+
+def test_a_key_is_described_where_it_is_needed(scorer: surefoot.Scorer) -> None:
+    with served([scorer], Settings(api_key="a-key")) as (url, _):
+        found = httpx.get(f"{url}/openapi.json").json()
+    assert found["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+    keyed = {path for path, methods in found["paths"].items() for one in methods.values() if "security" in one}
+    assert keyed == {*POSTS, "/v1/models", "/metrics"}

@@ -1,15 +1,15 @@
-"""A request on its way in: its body and its time.
+"""Reads the JSON body of a request within limits of size and time, and parses it straight from its bytes.
 
-The rule: a body is read up to its limit and for as long as a request may take, and checked against its schema. What
-does not pass ends with a reply that says what to change.
+FastAPI itself would read a body of any size, on the event loop, into Python objects that it then validates.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, get_type_hints
 
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,9 +19,11 @@ from surefoot.serve.schemas import mistakes
 from surefoot.serve.settings import Settings
 
 LARGE_BODY = 65_536
-"""Bytes above which a body is read in a thread."""
+"""Bodies of more bytes are parsed in a thread."""
+MANY_ERRORS = 100
+"""More validation errors are only counted: listing them would cost more than reading the body."""
 READ_ON = 4
-"""How many times the limit of a body is read and thrown away, so that its sender is there to hear the refusal."""
+"""A body above the limit is read and discarded up to this multiple of it, so that its client reads the reply."""
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -33,8 +35,39 @@ class RefusedError(Exception):
         self.reply = reply
 
 
-async def read_body(request: Request, kind: type[Body], settings: Settings) -> Body:
-    """The body of a request, checked against its schema."""
+class JsonRoute(APIRoute):
+    """A route whose endpoint takes the request's JSON as `body`, a pydantic model."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler, which gets a body that is already parsed."""
+        handler = super().get_route_handler()
+        if self.body_field is None:
+            return handler
+        model: type[BaseModel] = get_type_hints(self.endpoint)["body"]
+
+        async def handle(request: Request) -> Response:
+            body = await read_body(request, model, request.app.state.state.settings)
+            return await handler(_ParsedRequest(request, body))
+
+        return handle
+
+
+class _ParsedRequest(Request):
+    """A request whose JSON is a validated model, which pydantic passes through as it is."""
+
+    def __init__(self, request: Request, parsed: BaseModel) -> None:
+        super().__init__(request.scope, request.receive)
+        self._parsed = parsed
+
+    async def body(self) -> bytes:
+        return b"{}"  # FastAPI asks for the JSON of any body that is not empty
+
+    async def json(self) -> Any:
+        return self._parsed
+
+
+async def read_body(request: Request, model: type[Body], settings: Settings) -> Body:
+    """The body of a request, validated against its model."""
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared != "application/json":
         raise RefusedError(error_reply(415, "not_json", "Send JSON, with the header Content-Type: application/json."))
@@ -43,7 +76,7 @@ async def read_body(request: Request, kind: type[Body], settings: Settings) -> B
     except asyncio.TimeoutError:
         message = "The body did not arrive in the time that a request may take. Send all of it at once."
         raise RefusedError(error_reply(408, "body_timeout", message, close=True)) from None
-    return await asyncio.to_thread(_parsed, kind, raw) if len(raw) > LARGE_BODY else _parsed(kind, raw)
+    return await asyncio.to_thread(_parsed, model, raw) if len(raw) > LARGE_BODY else _parsed(model, raw)
 
 
 async def _received(request: Request, limit: int) -> bytes:
@@ -63,27 +96,14 @@ async def _received(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _parsed(kind: type[Body], raw: bytes) -> Body:
+def _parsed(model: type[Body], raw: bytes) -> Body:
     try:
-        return kind.model_validate_json(raw)
+        return model.model_validate_json(raw)
     except ValidationError as error:
-        # What is not JSON has this one mistake and no other.
-        no_json = error.error_count() == 1 and error.errors(include_input=False)[0]["type"] == "json_invalid"
-        code, name = (400, "not_json") if no_json else (422, "invalid_request")
-        raise RefusedError(error_reply(code, name, mistakes(error))) from None
-
-
-def seconds_left(request: Request, asked: float | None, settings: Settings) -> float:
-    """Seconds that the work may still take: what the body or the header asks for, at most what the service allows."""
-    header = request.headers.get("x-request-timeout")
-    if header is not None:
-        try:
-            seconds = float(header)
-        except ValueError:
-            seconds = -1.0
-        if not 0 < seconds <= 86_400:
-            message = "The header X-Request-Timeout has to be a number of seconds above 0."
-            raise RefusedError(error_reply(422, "invalid_request", message))
-        asked = seconds if asked is None else min(asked, seconds)
-    spent: float = time.perf_counter() - request.scope["surefoot"].started
-    return min(asked or settings.timeout, settings.timeout) - spent
+        many = error.error_count() > MANY_ERRORS
+        found = [] if many else error.errors(include_input=False, include_url=False, include_context=False)
+        if many:
+            message = f"The body has {error.error_count()} errors. /openapi.json describes the schema."
+            raise RefusedError(error_reply(422, "invalid_request", message)) from None
+        code, kind = (400, "not_json") if found[0]["type"] == "json_invalid" else (422, "invalid_request")
+        raise RefusedError(error_reply(code, kind, mistakes(found))) from None

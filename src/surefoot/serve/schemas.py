@@ -7,6 +7,7 @@ to read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -14,7 +15,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
@@ -22,10 +22,10 @@ from pydantic.config import JsonDict
 
 from surefoot.core.options import ReadOptions, SplitRule
 from surefoot.core.result import Scale
+from surefoot.rewards.reward import RECIPES
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Label = str | int | Annotated[float, Field(allow_inf_nan=False)] | None
-MANY_MISTAKES = 100
 ONE_OF = {"oneOf": [{"required": ["solution"]}, {"required": ["steps"]}]}
 
 
@@ -169,6 +169,17 @@ class GetRewardRequest(BaseModel):
     labels: Annotated[list[Label], Field(fail_fast=True)] | None = Field(None, description="Reference answers.")
 
 
+class GetRewardParameters(BaseModel):
+    """What the address of /get_reward may say."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    recipe: str = Field("seed", json_schema_extra={"enum": [*sorted(RECIPES)]})
+    model: str | None = None
+    split: SplitRule = "auto"
+    missing: float | None = Field(None, allow_inf_nan=False, description="The reward of a sample that has none.")
+
+
 class GetRewardReply(BaseModel):
     """OpenRLHF's reply. A sample without a reward is null, unless the parameter `missing` names a number."""
 
@@ -284,15 +295,12 @@ class Health(BaseModel):
     status: str
 
 
-def mistakes(error: ValidationError, shown: int = 5) -> str:
-    """The mistakes of a body in one line, without any of its text."""
-    if error.error_count() > MANY_MISTAKES:
-        return f"The body has {error.error_count()} mistakes. /openapi.json describes what is taken."
-    found = error.errors(include_input=False, include_url=False, include_context=False)
+def mistakes(errors: Sequence[Any], shown: int = 5) -> str:
+    """The first validation errors in one line: fields and messages, without any text of the request."""
     parts = []
-    for one in found[:shown]:
+    for one in errors[:shown]:
         place = ".".join(str(part)[:40] for part in one["loc"] if not str(part).startswith("function-"))
         message = one["msg"].removeprefix("Value error, ")
         parts.append(f"{place}: {message}" if place else message)
-    more = f" (and {len(found) - shown} more)" if len(found) > shown else ""
+    more = f" (and {len(errors) - shown} more)" if len(errors) > shown else ""
     return "; ".join(parts) + more

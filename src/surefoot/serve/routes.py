@@ -1,0 +1,295 @@
+"""The HTTP routes and their OpenAPI description.
+
+Replies to POST requests are sent as the bytes that are encoded here, never validated or serialised a second time; their
+response models only describe them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from surefoot.core.options import ReadOptions
+from surefoot.core.result import SolutionScore
+from surefoot.errors import OptionError
+from surefoot.rewards.get_reward import GetReward
+from surefoot.rewards.reward import RECIPES, Reward
+from surefoot.serve.middleware import error_reply
+from surefoot.serve.model_service import FEW_STEPS, Service
+from surefoot.serve.request_body import JsonRoute, RefusedError
+from surefoot.serve.schemas import (
+    ErrorReply,
+    GetRewardParameters,
+    GetRewardReply,
+    GetRewardRequest,
+    Health,
+    ModelCard,
+    ModelList,
+    PoolingReply,
+    PoolingRequest,
+    RewardReply,
+    RewardRequest,
+    ScoreReply,
+    ScoreRequest,
+    Seconds,
+)
+from surefoot.serve.state import ServiceState
+
+ERRORS = {
+    400: "The body is not JSON.",
+    401: "The API key is missing or wrong.",
+    408: "The body did not arrive in time.",
+    413: "The request has too many bytes, items or tokens.",
+    415: "The body is not declared as JSON.",
+    422: "The body does not match its schema, or names something that does not exist.",
+    429: "The service is overloaded. Retry-After says when to retry.",
+    501: "The service lacks a package that the recipe needs.",
+    503: "The service is stopping, or its engine is unreachable.",
+    504: "The deadline of the request has passed.",
+}
+
+
+def errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """The description of replies with these status codes."""
+    return {code: {"model": ErrorReply, "description": ERRORS[code]} for code in codes}
+
+
+public = APIRouter()
+"""Routes that need no API key."""
+api = APIRouter(route_class=JsonRoute, responses=errors(401))
+post = partial(api.post, responses=errors(*ERRORS))
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request for work."""
+
+    request: Request
+    state: ServiceState
+    timeout: float | None
+    """Seconds from the header `X-Request-Timeout`."""
+
+    async def run(self, work: Coroutine[Any, Any, Response], timeout: float | None) -> Response:
+        """Does the work, unless the client disconnects or the deadline passes first: then the work is cancelled."""
+        allowed = min(limit for limit in (timeout, self.timeout, self.state.settings.timeout) if limit is not None)
+        spent = time.perf_counter() - self.request.scope["surefoot"].started
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(self.request.receive())
+        try:
+            await asyncio.wait({task, gone}, timeout=max(0.0, allowed - spent), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if gone.done():
+                raise ClientDisconnect
+            message = "The time that the request allowed is over. Allow more, or send fewer items at a time."
+            raise RefusedError(error_reply(504, "timeout", message))
+        finally:
+            for future in (task, gone):
+                if not future.done():
+                    future.cancel()
+
+    def service(self, model: str | None, items: Sequence[object]) -> Service:
+        """The model that the request names."""
+        most = self.state.settings.max_items
+        if len(items) > most:
+            message = f"{len(items)} items are too many for one request. Send at most {most} at a time."
+            raise RefusedError(error_reply(413, "too_large", message))
+        return self.state.service(model)
+
+    def count(self, service: Service, results: Sequence[SolutionScore]) -> None:
+        """Adds results to the metrics and to the log line of the request."""
+        with self.state.metrics.lock:
+            for result in results:
+                self.state.metrics.items.add(model=service.scorer.name, status=result.status)
+        self.note(len(results), sum(result.tokens for result in results))
+
+    def note(self, items: int, tokens: int) -> None:
+        """Adds the size of the request to its log line."""
+        self.request.scope["surefoot"].notes |= {"items": items, "tokens": tokens}
+
+
+async def _state(request: Request) -> ServiceState:
+    state: ServiceState = request.app.state.state
+    return state
+
+
+State = Annotated[ServiceState, Depends(_state)]
+
+
+async def _call(
+    request: Request,
+    state: State,
+    timeout: Annotated[
+        Seconds | None,
+        Header(alias="X-Request-Timeout", description="Seconds after which the reply is no longer wanted."),
+    ] = None,
+) -> Call:
+    return Call(request, state, timeout)
+
+
+CurrentCall = Annotated[Call, Depends(_call)]
+Endpoint = Callable[..., Coroutine[Any, Any, Response]]
+
+
+def cancellable(endpoint: Endpoint) -> Endpoint:
+    """An endpoint that is cancelled when its deadline passes or its client disconnects."""
+
+    @wraps(endpoint)
+    async def run(body: Any, call: Call, **others: Any) -> Response:
+        return await call.run(endpoint(body, call, **others), getattr(body, "timeout", None))
+
+    return run
+
+
+@public.get("/health")
+async def health() -> Health:
+    """Whether the process runs."""
+    return Health(status="ok")
+
+
+@public.get("/ready", response_model=Health, responses=errors(503))
+async def ready(state: State) -> Health | Response:
+    """Whether the service accepts work."""
+    if state.ready:
+        return Health(status="ready")
+    return error_reply(503, "not_ready", "The service accepts no work now.", 1)
+
+
+@api.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(state: State) -> Response:
+    """Metrics in the text format of Prometheus."""
+    return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@api.get("/v1/models")
+async def models(state: State) -> ModelList:
+    """The models that are served."""
+    scorers = [service.scorer for service in state.services.values()]
+    return ModelList(
+        data=[
+            ModelCard(
+                id=scorer.name,
+                created=state.started,
+                max_model_len=scorer.max_tokens,
+                family=scorer.family.name,
+                fingerprint=scorer.fingerprint,
+                scale=scorer.scale,
+                calibration=scorer.calibration,
+            )
+            for scorer in scorers
+        ]
+    )
+
+
+@post("/v1/score", response_model=ScoreReply)
+@cancellable
+async def score(body: ScoreRequest, call: CurrentCall) -> Response:
+    """Score every step of every solution."""
+    service = call.service(body.model, body.items)
+    results = await service.score([item.pair for item in body.items], body.read_options)
+    call.count(service, results)
+    return await _encoded(service, results, lambda: {"results": [result.to_dict(body.threshold) for result in results]})
+
+
+@post("/v1/reward", response_model=RewardReply)
+@cancellable
+async def reward(body: RewardRequest, call: CurrentCall) -> Response:
+    """Score solutions and compute a reward from each."""
+    recipe = _recipe(body.recipe)
+    service = call.service(body.model, body.items)
+    results = await service.score([item.pair for item in body.items], body.read_options)
+    rewards = [
+        await service.in_turn(partial(recipe, result, item.gold))
+        for result, item in zip(results, body.items, strict=True)
+    ]
+    call.count(service, results)
+    return await _encoded(service, results, lambda: {"rewards": [reward.to_dict() for reward in rewards]})
+
+
+@post("/get_reward", response_model=GetRewardReply)
+@cancellable
+async def get_reward(
+    body: GetRewardRequest, call: CurrentCall, parameters: Annotated[GetRewardParameters, Query()]
+) -> Response:
+    """OpenRLHF's remote rewards."""
+    recipe = _recipe(parameters.recipe)
+    service = call.service(parameters.model, body.query)
+    reward = GetReward(service.scorer, recipe, missing=parameters.missing)
+    samples = reward.samples(body.model_dump())
+    scored = [(one.question, one.response) for one in samples if one.lack is None]
+    scores = iter(await service.score(scored, ReadOptions(split=parameters.split)))
+    rewards = [
+        reward.unread(one, service.scorer.name)
+        if one.lack
+        else await service.in_turn(partial(reward.reward, one, next(scores)))
+        for one in samples
+    ]
+    call.count(service, [one.score for one in rewards if one.score])
+    return _json(reward.reply(rewards))
+
+
+@post("/pooling", response_model=PoolingReply)
+@cancellable
+async def pooling(body: PoolingRequest, call: CurrentCall) -> Response:
+    """vLLM's `token_classify`, for clients of vLLM."""
+    service = call.service(body.model, body.input)
+    prompts, rows = await service.pool(body.input)
+    tokens = sum(len(prompt.ids) for prompt in prompts)
+    with call.state.metrics.lock:
+        call.state.metrics.items.add(len(prompts), model=service.scorer.name, status="scored")
+    call.note(len(prompts), tokens)
+    return _json(
+        {
+            "id": f"pool-{uuid.uuid4().hex}",
+            "object": "list",
+            "created": int(time.time()),
+            "model": service.scorer.name,
+            "data": [
+                {"index": number, "object": "pooling", "data": [_classes(score) for score in row]}
+                for number, row in enumerate(rows)
+            ],
+            "usage": {
+                "prompt_tokens": tokens,
+                "total_tokens": tokens,
+                "completion_tokens": 0,
+                "prompt_tokens_details": None,
+            },
+        }
+    )
+
+
+def _classes(score: float) -> list[float] | None:
+    """The probabilities of wrong and right, or nothing where the model gave no finite number."""
+    return [1.0 - score, score] if math.isfinite(score) else None
+
+
+def _recipe(name: str) -> Reward:
+    if name not in RECIPES:  # the name is not repeated: it may be a text of any length
+        raise OptionError(f"There is no recipe of that name. Choose one of: {', '.join(RECIPES)}.")
+    return RECIPES[name]
+
+
+async def _encoded(service: Service, results: Sequence[SolutionScore], data: Callable[[], dict[str, Any]]) -> Response:
+    """A reply that is built and encoded at once if it is short, otherwise in a thread."""
+    few = sum(len(result.steps) for result in results) <= FEW_STEPS
+    return _json(data()) if few else await service.in_thread(lambda: _json(data()))
+
+
+def _json(data: dict[str, Any]) -> Response:
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(body, media_type="application/json")

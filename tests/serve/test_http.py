@@ -164,8 +164,11 @@ def test_every_item_is_counted(scorer: surefoot.Scorer) -> None:
     with served([scorer]) as (url, state), httpx.Client(base_url=url, timeout=30) as http:
         http.post("/get_reward?recipe=min", json={"query": ["q1 + 1 = 2", "x"], "prompts": ["q", "no"]})
         http.post("/pooling", json={"input": [MARKER, MARKER]})
-        counted = {dict(labels)["status"]: number for labels, number in state.metrics.items.values.items()}
-    assert counted == {"scored": 3, "unscored": 1}
+        counted = {
+            status: sample(state, "surefoot_items_total", model=scorer.name, status=status)
+            for status in ("scored", "partial", "unscored")
+        }
+    assert counted == {"scored": 3, "partial": 0, "unscored": 1}
 
 
 @pytest.mark.parametrize("label", ["NaN", "1e999", "-Infinity"])
@@ -349,8 +352,11 @@ def test_metrics_are_what_prometheus_reads(http: httpx.Client) -> None:
     ]
     assert done[0] >= 1
     assert families["surefoot_tokens"].samples[0].value > 0
-    assert families["surefoot_slice_prompts"].type == "histogram"
+    assert families["surefoot_batch_prompts"].type == "histogram"
     assert not [s for family in families.values() for s in family.samples if "nothing" in str(s.labels)]
+    reply = http.get("/metrics", headers={"Accept": "application/openmetrics-text"})
+    assert reply.headers["content-type"].startswith("application/openmetrics-text")
+    assert reply.text.endswith("# EOF\n")
 
 
 def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
@@ -368,7 +374,7 @@ def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, ServiceState
 def test_a_caller_that_leaves_frees_its_place(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
     url, state = service
     scheduler = state.services[scorer.name].scheduler
-    left = dict(state.metrics.left.values)
+    left = sample(state, "surefoot_disconnects_total")
     with scorer.engine.lock:
         busy = threading.Thread(
             target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
@@ -385,19 +391,19 @@ def test_a_caller_that_leaves_frees_its_place(service: tuple[str, ServiceState],
             wait_until(lambda: scheduler.tokens > before)
         wait_until(lambda: scheduler.tokens == before)
     busy.join()
-    assert sum(state.metrics.left.values.values()) == sum(left.values()) + 1
+    assert sample(state, "surefoot_disconnects_total") == left + 1
 
 
 def test_a_caller_that_leaves_in_the_middle_of_a_body(
     service: tuple[str, ServiceState], caplog: pytest.LogCaptureFixture
 ) -> None:
     url, state = service
-    before = sum(state.metrics.left.values.values())
+    before = sample(state, "surefoot_disconnects_total")
     with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as caller:
         caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
         caller.sendall(b'Content-Length: 1000\r\n\r\n{"items": [')
         wait_until(lambda: state.inside > 0)
-    wait_until(lambda: sum(state.metrics.left.values.values()) == before + 1)
+    wait_until(lambda: sample(state, "surefoot_disconnects_total") == before + 1)
     wait_until(lambda: state.inside == 0)
     assert "failed" not in caplog.text
 
@@ -508,6 +514,10 @@ def test_what_breaks_inside_stays_inside(
     assert "SECRET" not in reply.text
     assert reply.headers["x-request-id"] in reply.json()["error"]["message"]
     assert "SECRET" in caplog.text
+
+
+def sample(state: ServiceState, name: str, **labels: str) -> float:
+    return state.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 def wait_until(true: object, seconds: float = 20.0) -> None:

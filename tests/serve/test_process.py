@@ -108,7 +108,7 @@ def unfinished(service: Command) -> Iterator[socket.socket]:
     """Somebody is inside for as long as this lasts: a request whose body does not end."""
     with socket.create_connection(("127.0.0.1", service.port)) as caller:
         post(caller, 1000, b'{"items": [')
-        until(lambda: "surefoot_requests_inside 1" in httpx.get(f"{service.url}/metrics").text)
+        until(lambda: "surefoot_requests_in_flight 1" in httpx.get(f"{service.url}/metrics").text)
         yield caller
 
 
@@ -190,7 +190,7 @@ def test_an_engine_that_does_not_answer_does_not_outlast_the_time_to_finish(chec
     ):
         item = {"question": "What is 1 + 2?", "steps": ["1 + 2 = 3."]}
         asked = pool.submit(httpx.post, f"{service.url}/v1/score", json={"items": [item]}, timeout=60)
-        until(lambda: "surefoot_requests_inside 1" in httpx.get(f"{service.url}/metrics").text)
+        until(lambda: "surefoot_requests_in_flight 1" in httpx.get(f"{service.url}/metrics").text)
         time.sleep(0.5)
         started = time.monotonic()
         service.signal(signal.SIGTERM)

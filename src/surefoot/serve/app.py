@@ -91,9 +91,7 @@ ERRORS: tuple[type[Exception], ...] = (
 
 async def _on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
-        metrics = request.app.state.state.metrics
-        with metrics.lock:
-            metrics.left.add()
+        request.app.state.state.metrics.disconnects.inc()
     return _reply(error)
 
 

@@ -111,9 +111,8 @@ class Gate:
     def _note(self, scope: Scope, visit: _Visit) -> None:
         path = scope["path"] if scope["path"] in self._routes else "other"
         seconds = time.perf_counter() - visit.started
-        with self._house.metrics.lock:
-            self._house.metrics.requests.add(route=path, status=str(visit.status or 499))
-            self._house.metrics.seconds.add(seconds, route=path)
+        self._house.metrics.requests.labels(path, str(visit.status or 499)).inc()
+        self._house.metrics.seconds.labels(path).observe(seconds)
         level = logging.DEBUG if path in ("/health", "/ready", "/metrics") else logging.INFO
         logger.log(
             level,

@@ -11,6 +11,7 @@ import json
 import math
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -46,6 +47,7 @@ from surefoot.serve.schemas import (
 )
 from surefoot.serve.state import ServiceState
 
+TEXT = {"schema": {"type": "string"}}
 ERRORS = {
     400: "The body is not JSON.",
     401: "The API key is missing or wrong.",
@@ -109,9 +111,8 @@ class Call:
 
     def count(self, service: Service, results: Sequence[SolutionScore]) -> None:
         """Adds results to the metrics and to the log line of the request."""
-        with self.state.metrics.lock:
-            for result in results:
-                self.state.metrics.items.add(model=service.scorer.name, status=result.status)
+        for status, number in Counter(result.status for result in results).items():
+            self.state.metrics.items.labels(service.scorer.name, status).inc(number)
         self.note(len(results), sum(result.tokens for result in results))
 
     def note(self, items: int, tokens: int) -> None:
@@ -169,11 +170,12 @@ async def ready(state: State) -> Health | Response:
 @api.get(
     "/metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {"text/plain": TEXT, "application/openmetrics-text": TEXT}}},
 )
-async def metrics(state: State) -> Response:
-    """Metrics in the text format of Prometheus."""
-    return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+async def metrics(request: Request, state: State) -> Response:
+    """Metrics in the text format of Prometheus, or in that of OpenMetrics for clients that accept it."""
+    body, media_type = state.metrics.encoded(request.headers.get("accept", ""))
+    return Response(body, media_type=media_type)
 
 
 @api.get("/v1/models")
@@ -250,8 +252,7 @@ async def pooling(body: PoolingRequest, call: CurrentCall) -> Response:
     service = call.service(body.model, body.input)
     prompts, rows = await service.pool(body.input)
     tokens = sum(len(prompt.ids) for prompt in prompts)
-    with call.state.metrics.lock:
-        call.state.metrics.items.add(len(prompts), model=service.scorer.name, status="scored")
+    call.state.metrics.items.labels(service.scorer.name, "scored").inc(len(prompts))
     call.note(len(prompts), tokens)
     return _json(
         {

@@ -11,12 +11,12 @@ import math
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 
 from surefoot.errors import OptionError
 from surefoot.scoring.scorer import Scorer
-from surefoot.serve.metrics import Gauge, Labels, Metrics
+from surefoot.serve.metrics import Metrics
 from surefoot.serve.model_service import Service
-from surefoot.serve.scheduler import Slice
 from surefoot.serve.settings import Settings
 
 LAST_SECONDS = 2.0
@@ -37,18 +37,16 @@ class ServiceState:
         """When the time is over, by the monotonic clock, that those inside get to finish."""
         self.stuck = False
         """Whether something was still at work when the process had to end."""
+        self.metrics.in_flight.set_function(lambda: self.inside)
         self.services: dict[str, Service] = {}
         for scorer in scorers:
             if scorer.name in self.services:
                 raise OptionError(f"Two models are called {scorer.name!r}. Give one another name: --model NAME=FOLDER.")
-            self.services[scorer.name] = Service(scorer, settings, self._observer(scorer.name))
+            service = Service(scorer, settings, partial(self.metrics.observe, scorer.name))
+            self.metrics.watch(scorer.name, service.scheduler)
+            self.services[scorer.name] = service
         if not self.services:
             raise OptionError("There is no model to serve.")
-        self.metrics.gauges += [
-            Gauge("surefoot_queue_tokens", "Tokens that wait or are being computed.", self._queues),
-            Gauge("surefoot_requests_inside", "Requests that are being answered.", lambda: {(): self.inside}),
-            Gauge("surefoot_tokens_per_second", "Speed of the engine, a running average.", self._rates),
-        ]
 
     def service(self, name: str | None) -> Service:
         """The model of that name; without a name, the only one."""
@@ -79,28 +77,3 @@ class ServiceState:
         while closing.is_alive() and time.monotonic() < until:
             await asyncio.sleep(0.01)
         self.stuck = closing.is_alive()
-
-    def _observer(self, model: str) -> Observer:
-        return Observer(self.metrics, model)
-
-    def _queues(self) -> dict[Labels, float]:
-        return {(("model", name),): service.scheduler.tokens for name, service in self.services.items()}
-
-    def _rates(self) -> dict[Labels, float]:
-        return {(("model", name),): service.scheduler.rate for name, service in self.services.items()}
-
-
-class Observer:
-    """Writes down what the engine of one model did. It is called from the engine's thread."""
-
-    def __init__(self, metrics: Metrics, model: str) -> None:
-        self._metrics = metrics
-        self._model = model
-
-    def __call__(self, done: Slice) -> None:
-        """One slice was computed."""
-        with self._metrics.lock:
-            self._metrics.slices.add(done.prompts, model=self._model)
-            self._metrics.slice_tokens.add(done.tokens, model=self._model)
-            self._metrics.tokens.add(done.tokens, model=self._model)
-            self._metrics.busy.add(done.seconds, model=self._model)

@@ -79,10 +79,6 @@ class Command:
     def signal(self, number: Signals) -> None:
         self._process.send_signal(number)
 
-    def signal_all(self, number: Signals) -> None:
-        """As a terminal or systemd does: every process of it gets the signal."""
-        os.killpg(self._process.pid, number)
-
     def wait(self, seconds: float = 30.0) -> int:
         return self._process.wait(seconds)
 

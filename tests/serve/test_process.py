@@ -1,12 +1,10 @@
-"""`surefoot serve` as a process: signals, restarts, workers, logs, wrong calls."""
+"""`surefoot serve` as a process: signals, restarts, logs, wrong calls."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import shutil
 import signal
 import socket
 import threading
@@ -137,50 +135,6 @@ def test_draining_takes_its_time_only_once(checkpoint: Path) -> None:
         assert service.wait(60) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_all_processes_counts_once(checkpoint: Path, number: signal.Signals) -> None:
-    body = json.dumps({"items": [{"question": "What is 1 + 2?", "steps": ["1 + 2 = 3."]}]}).encode()
-    with Command(checkpoint, "--workers", "2") as service:
-        until(lambda: sum("Serving small" in line for line in service.lines) == 2, 60)
-        with socket.create_connection(("127.0.0.1", service.port)) as caller:
-            caller.settimeout(30)
-            post(caller, len(body), body[:20])
-            time.sleep(0.5)
-            service.signal_all(number)
-            time.sleep(1.0)
-            caller.sendall(body[20:])
-            assert caller.recv(4096).startswith(b"HTTP/1.1 200 ")
-        assert service.wait(20) == 0
-
-
-def refused(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except ConnectionRefusedError:
-        return True
-    return False
-
-
-def test_a_worker_that_cannot_be_replaced_does_not_end_the_others_and_a_missing_parent_does(small_copy: Path) -> None:
-    with Command(small_copy, "--workers", "2") as service:
-        until(lambda: sum("Serving small" in line for line in service.lines) == 2, 60)
-        found = [re.search(r"\(process (\d+)\)", line) for line in service.lines]
-        small_copy.rename(small_copy.with_name("elsewhere"))
-        os.kill(next(int(match[1]) for match in found if match), signal.SIGKILL)
-        until(lambda: sum("starting another" in line for line in service.lines) >= 2, 60)
-        assert httpx.get(f"{service.url}/ready").status_code == 200
-        small_copy.with_name("elsewhere").rename(small_copy)
-        until(lambda: sum("Serving small" in line for line in service.lines) == 3, 60)
-        service.signal(signal.SIGKILL)
-        service.wait()
-        until(lambda: refused(service.port))
-
-
-@pytest.fixture
-def small_copy(checkpoint: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(checkpoint, tmp_path / "small"))
-
-
 def test_an_engine_that_does_not_answer_does_not_outlast_the_time_to_finish(checkpoint: Path) -> None:
     """A vLLM server that takes a request and says nothing more."""
     with (
@@ -252,17 +206,6 @@ def test_a_slow_reader_gets_all_of_its_answer(checkpoint: Path) -> None:
         assert service.wait(30) == 0
 
 
-def test_a_signal_while_a_worker_is_replaced_ends_all(checkpoint: Path) -> None:
-    with Command(checkpoint, "--workers", "2") as service:
-        until(lambda: sum("Serving small" in line for line in service.lines) == 2, 60)
-        found = [re.search(r"\(process (\d+)\)", line) for line in service.lines]
-        os.kill(next(int(match[1]) for match in found if match), signal.SIGKILL)
-        until(lambda: any("starting another" in line for line in service.lines))
-        service.signal(signal.SIGTERM)
-        assert service.wait(20) == 0
-    assert sum("Serving small" in line for line in service.lines) == 2
-
-
 def test_a_killed_service_and_patient_callers(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     items = questions(400)
     found: list[surefoot.SolutionScore] = []
@@ -284,19 +227,6 @@ def test_a_killed_service_and_patient_callers(checkpoint: Path, scorer: surefoot
     assert right(found, scorer.score_many(items))
 
 
-def test_several_workers_behind_one_port(checkpoint: Path, scorer: surefoot.Scorer) -> None:
-    items = questions(40)
-    with Command(checkpoint, "--workers", "2") as service:
-        deadline = time.monotonic() + 60
-        while sum("Serving small" in line for line in service.lines) < 2:
-            assert time.monotonic() < deadline, service.lines
-            time.sleep(0.05)
-        with surefoot.connect(service.url, items_per_request=2) as client:
-            assert right(client.score_many(items), scorer.score_many(items))
-        service.signal(signal.SIGTERM)
-        assert service.wait() == 0
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -306,7 +236,6 @@ def test_several_workers_behind_one_port(checkpoint: Path, scorer: surefoot.Scor
         (["--model", "m", "--vllm", "http://127.0.0.1:9", "--quantize", "nf4"], "so quantize would do nothing"),
         (["--model", "a=b", "--model", "c=d", "--calibration", "FILE"], "A calibration belongs to one model"),
         (["--model", "m", "--api-key", "the-key-itself"], "The key file cannot be read"),
-        (["--model", "m", "--workers", "0"], "would serve nobody"),
         (["--model", "m", "--host", "192.0.2.1"], "Nothing can listen at 192.0.2.1"),
         (["--model", "m", "--host", "a" * 64 + "é"], "Choose another --host or --port"),
     ],

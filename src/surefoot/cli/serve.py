@@ -52,7 +52,6 @@ def add_serve(commands: Any) -> None:
     parser.add_argument("--vllm", metavar="URL", help="a vLLM server that computes; only the tokenizer is read here")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=_port, default=8000, help="port to listen on (8000); 0 takes a free one")
-    parser.add_argument("--workers", type=int, default=1, help="processes; each one loads the models (1)")
     parser.add_argument(
         "--api-key", metavar="FILE", help="file that holds the key which callers must send; `env`: SUREFOOT_API_KEY"
     )
@@ -88,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
         raise OptionError("A calibration belongs to one model: with --calibration, name one --model.")
     sources = tuple(_source(given, options.vllm, loading) for given in models)
     plan = Plan(sources, settings, options.log_format, options.log_level)
-    serve(plan, host=options.host, port=options.port, workers=options.workers)
+    serve(plan, host=options.host, port=options.port)
     return DONE
 
 

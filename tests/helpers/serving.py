@@ -33,11 +33,11 @@ def served(scorers: Iterable[surefoot.Scorer], settings: Settings | None = None)
     app = create_app(scorers, settings)
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="on")
-    server = Server(config, app.state.state)
+    server = Server(config, app.state.service)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.state
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.service
     finally:
         server.should_exit = True
         thread.join()

@@ -1,4 +1,4 @@
-"""The service over real HTTP: answers, refusals, limits, the key, what it says about itself."""
+"""The service over real HTTP: replies, errors, limits, API key, logs, metrics."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_options_reach_the_scorer(http: httpx.Client, scorer: surefoot.Scorer) -
     assert surefoot.SolutionScore.from_dict(row).step_scores == pytest.approx(expected.step_scores, abs=1e-5)
 
 
-def test_an_item_that_cannot_be_scored_has_its_reason_in_its_place(http: httpx.Client) -> None:
+def test_an_unscored_item_has_a_reason_and_the_others_are_scored(http: httpx.Client) -> None:
     items = [ITEM, {"question": QUESTION, "solution": ""}, {"question": "x " * 5000, "steps": ["No."]}, ITEM]
     results = http.post("/v1/score", json={"items": items}).json()["results"]
     assert [row["status"] for row in results] == ["scored", "unscored", "unscored", "scored"]
@@ -115,15 +115,13 @@ def test_marker_text_stays_text(http: httpx.Client) -> None:
         ({"items": [ITEM], "threshold": "0.5"}, 422, "threshold"),
         ('{"items": [], "threshold": 1e999}', 422, "threshold: Input should be a finite number"),
         ({"items": [ITEM], "timeout": 0}, 422, "timeout"),
-        ({"items": [ITEM], "model": "other"}, 422, "There is no model of that name"),
-        ({"items": [ITEM] * 51}, 413, "Send at most 50 at a time"),
+        ({"items": [ITEM], "model": "other"}, 422, "There is no model with that name"),
+        ({"items": [ITEM] * 51}, 413, "the limit is 50"),
         ({"items": [{"question": "q", "solution": "x" * 300_000}]}, 413, "larger than 200000 bytes"),
         ({"items": [{"question": f"{n} " + "x " * 1000, "steps": ["y"]} for n in range(40)]}, 413, "several requests"),
     ],
 )
-def test_what_cannot_be_answered_is_refused_with_advice(
-    http: httpx.Client, body: object, code: int, message: str
-) -> None:
+def test_invalid_requests_are_rejected_with_advice(http: httpx.Client, body: object, code: int, message: str) -> None:
     content = body if isinstance(body, str) else json.dumps(body)
     reply = http.post("/v1/score", content=content, headers={"Content-Type": "application/json"})
     assert reply.status_code == code, reply.text
@@ -144,7 +142,7 @@ def test_what_cannot_be_answered_is_refused_with_advice(
         ("/get_reward", '{"query": [' + "0," * 90_000 + '""], "prompts": []}'),
     ],
 )
-def test_a_refusal_costs_no_more_than_reading(http: httpx.Client, path: str, body: str) -> None:
+def test_rejecting_a_body_costs_no_more_than_reading_it(http: httpx.Client, path: str, body: str) -> None:
     began = time.process_time()  # the service runs in this process
     reply = http.post(path, content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == 422
@@ -152,7 +150,7 @@ def test_a_refusal_costs_no_more_than_reading(http: httpx.Client, path: str, bod
     assert time.process_time() - began < 0.5
 
 
-def test_an_item_that_would_hold_up_others_is_not_read(scorer: surefoot.Scorer) -> None:
+def test_an_item_that_would_block_others_is_not_read(scorer: surefoot.Scorer) -> None:
     items = [ITEM, {"question": QUESTION, "solution": "x " * 5_000}, ITEM]
     with served([scorer], Settings(max_item_chars=9_999)) as (url, _):
         results = httpx.post(f"{url}/v1/score", json={"items": items}, timeout=30).json()["results"]
@@ -172,13 +170,13 @@ def test_every_item_is_counted(scorer: surefoot.Scorer) -> None:
 
 
 @pytest.mark.parametrize("label", ["NaN", "1e999", "-Infinity"])
-def test_a_label_that_is_no_number_is_refused(http: httpx.Client, label: str) -> None:
+def test_a_label_that_is_not_finite_is_rejected(http: httpx.Client, label: str) -> None:
     body = f'{{"query": ["q1 + 1 = 2"], "prompts": ["q"], "labels": [{label}]}}'
     reply = http.post("/get_reward?recipe=outcome", content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code in (400, 422)
 
 
-def test_only_json_is_taken(http: httpx.Client) -> None:
+def test_only_json_is_accepted(http: httpx.Client) -> None:
     reply = http.post("/v1/score", content=json.dumps({"items": []}), headers={"Content-Type": "text/plain"})
     assert reply.status_code == 415
 
@@ -209,9 +207,7 @@ def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
         assert "none such" not in reply.text
 
 
-def test_a_service_that_cannot_compare_answers_says_so(
-    http: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_dependency_is_reported(http: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "math_verify.py").write_text("raise ImportError('No module named math_verify')")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
@@ -226,7 +222,7 @@ def test_a_service_that_cannot_compare_answers_says_so(
         assert "surefoot[answers]" in reply.json()["error"]["message"]
 
 
-def test_comparing_answers_holds_up_nobody_who_wants_scores(
+def test_comparing_answers_does_not_block_scores(
     service: tuple[str, ServiceState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, go = service[0], threading.Event()
@@ -253,7 +249,7 @@ def test_comparing_answers_holds_up_nobody_who_wants_scores(
             caller.join()
 
 
-def test_openrlhf_gets_its_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
+def test_rewards_for_openrlhf(http: httpx.Client, scorer: surefoot.Scorer) -> None:
     from surefoot.rewards.reward import find_recipe
 
     prompt = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
@@ -271,23 +267,23 @@ def test_openrlhf_gets_its_rewards(http: httpx.Client, scorer: surefoot.Scorer) 
     assert http.post("/get_reward", json={**body, "labels": []}).status_code == 422
 
 
-def test_labels_that_are_numbers_stay_what_they_are(http: httpx.Client) -> None:
+def test_numeric_labels_keep_their_value(http: httpx.Client) -> None:
     large = 12345678901234567891
     answers = [f"Step 1: It is that.\nFinal Answer: {number}" for number in (large, large + 1, "0.25")]
     body = {"query": [QUESTION + text for text in answers], "prompts": [QUESTION] * 3, "labels": [large, large, 0.25]}
     assert http.post("/get_reward?recipe=outcome", json=body).json()["rewards"] == [1.0, 0.0, 1.0]
 
 
-def test_who_leaves_get_reward_frees_the_place(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
+def test_a_timed_out_get_reward_is_dequeued(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
     url, state = service
-    scheduler = state.services[scorer.name].scheduler
+    scheduler = state.models[scorer.name].scheduler
     with scorer.engine.lock:
         body = {"query": [f"{QUESTION} {SOLUTION}"], "prompts": [QUESTION], "labels": None}
         busy = threading.Thread(
             target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
         )
         busy.start()
-        wait_until(lambda: scheduler._running_tokens > 0)
+        wait_until(lambda: scheduler.busy)
         before = scheduler.tokens
         reply = httpx.post(f"{url}/get_reward", json=body, headers={"X-Request-Timeout": "0.3"})
         assert reply.status_code == 504
@@ -327,7 +323,7 @@ def test_pooling_speaks_vllm(http: httpx.Client, scorer: surefoot.Scorer) -> Non
         ([[5] * 5000], "Input 0 has 5000 tokens; the limit is 4096"),
     ],
 )
-def test_pooling_names_what_is_wrong(http: httpx.Client, given: object, message: str) -> None:
+def test_pooling_names_the_invalid_input(http: httpx.Client, given: object, message: str) -> None:
     reply = http.post("/pooling", json={"input": given})
     assert reply.status_code == 422
     assert message in reply.json()["error"]["message"]
@@ -338,7 +334,7 @@ def test_the_models_that_are_served(http: httpx.Client, scorer: surefoot.Scorer)
     assert (card["id"], card["fingerprint"], card["max_model_len"]) == (scorer.name, scorer.fingerprint, 4096)
 
 
-def test_names_of_models_hide_their_folders(checkpoint: Path) -> None:
+def test_model_names_hide_their_folders(checkpoint: Path) -> None:
     assert ModelSource(str(checkpoint)).served_name == checkpoint.name
     assert ModelSource("Qwen/Qwen2.5-Math-PRM-7B").served_name == "Qwen/Qwen2.5-Math-PRM-7B"
     assert ModelSource(str(checkpoint), "mine").served_name == "mine"
@@ -360,27 +356,27 @@ def test_metrics_are_what_prometheus_reads(http: httpx.Client) -> None:
 
 
 def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
-    with scorer.engine.lock:  # the engine is busy with somebody else
+    with scorer.engine.lock:  # the engine is busy with another request
         for body, header in (({"timeout": 0.2}, {}), ({}, {"X-Request-Timeout": "0.2"})):
             started = time.monotonic()
             reply = http.post("/v1/score", json={"items": [ITEM], **body}, headers=header)
             assert reply.status_code == 504
             assert time.monotonic() - started < 5
-            assert "time that the request allowed" in reply.json()["error"]["message"]
+            assert "deadline of the request has passed" in reply.json()["error"]["message"]
     assert http.post("/v1/score", json={"items": []}, headers={"X-Request-Timeout": "soon"}).status_code == 422
-    wait_until(lambda: service[1].services[scorer.name].scheduler.tokens == 0)
+    wait_until(lambda: service[1].models[scorer.name].scheduler.tokens == 0)
 
 
-def test_a_caller_that_leaves_frees_its_place(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
+def test_a_disconnected_request_is_dequeued(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
     url, state = service
-    scheduler = state.services[scorer.name].scheduler
+    scheduler = state.models[scorer.name].scheduler
     left = sample(state, "surefoot_disconnects_total")
     with scorer.engine.lock:
         busy = threading.Thread(
             target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": {"items": [ITEM]}, "timeout": 60}
         )
         busy.start()
-        wait_until(lambda: scheduler._running_tokens > 0)
+        wait_until(lambda: scheduler.busy)
         before = scheduler.tokens
         body = json.dumps({"items": [{"question": "And this?", "steps": ["Yes."]}]}).encode()
         with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as caller:
@@ -394,7 +390,7 @@ def test_a_caller_that_leaves_frees_its_place(service: tuple[str, ServiceState],
     assert sample(state, "surefoot_disconnects_total") == left + 1
 
 
-def test_a_caller_that_leaves_in_the_middle_of_a_body(
+def test_a_client_disconnects_while_sending_the_body(
     service: tuple[str, ServiceState], caplog: pytest.LogCaptureFixture
 ) -> None:
     url, state = service
@@ -402,13 +398,13 @@ def test_a_caller_that_leaves_in_the_middle_of_a_body(
     with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as caller:
         caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
         caller.sendall(b'Content-Length: 1000\r\n\r\n{"items": [')
-        wait_until(lambda: state.inside > 0)
+        wait_until(lambda: state.in_flight > 0)
     wait_until(lambda: sample(state, "surefoot_disconnects_total") == before + 1)
-    wait_until(lambda: state.inside == 0)
+    wait_until(lambda: state.in_flight == 0)
     assert "failed" not in caplog.text
 
 
-def test_a_body_that_never_ends_frees_its_place(scorer: surefoot.Scorer) -> None:
+def test_a_body_that_never_ends_times_out(scorer: surefoot.Scorer) -> None:
     with (
         served([scorer], Settings(timeout=0.5)) as (url, state),
         socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=20) as caller,
@@ -418,12 +414,12 @@ def test_a_body_that_never_ends_frees_its_place(scorer: surefoot.Scorer) -> None
         reply = b"".join(iter(lambda: caller.recv(4096), b""))
         assert reply.startswith(b"HTTP/1.1 408")
         assert b"connection: close" in reply
-        assert state.inside == 0
+        assert state.in_flight == 0
 
 
 def test_a_full_queue_is_429_with_retry_after(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
     url, state = service
-    scheduler = state.services[scorer.name].scheduler
+    scheduler = state.models[scorer.name].scheduler
     large = {"items": [{"question": f"{n} " + "x " * 500, "steps": ["y"]} for n in range(30)]}
     with scorer.engine.lock:
         waiting = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": large, "timeout": 60})
@@ -438,7 +434,7 @@ def test_a_full_queue_is_429_with_retry_after(service: tuple[str, ServiceState],
 def test_the_event_loop_stays_free_while_large_texts_are_read(
     http: httpx.Client, scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What takes long is done in threads of its own, a few items at a time; meanwhile others are answered."""
+    """Threads do the slow work, a few items at a time; meanwhile other requests are answered."""
     threads: list[tuple[str, str]] = []
 
     def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -462,7 +458,7 @@ def test_the_event_loop_stays_free_while_large_texts_are_read(
     assert {place.rpartition("_")[0] for name, place in threads} == {"surefoot-prepare"}
 
 
-def test_the_key(scorer: surefoot.Scorer) -> None:
+def test_the_api_key(scorer: surefoot.Scorer) -> None:
     with served([scorer], Settings(api_key=KEY)) as (url, _):
         for path in ("/", "/health", "/ready", "/openapi.json", "/static/page.js"):
             assert httpx.get(url + path).status_code == 200
@@ -487,7 +483,7 @@ def test_keys_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: p
             read_key(wrong)
 
 
-def test_logs_hold_no_text_of_a_request(http: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_contain_no_text_of_a_request(http: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         http.post(
             "/v1/score", json={"items": [{"question": "SECRET", "steps": ["SECRET"]}]}, headers={"X-Request-Id": "r-1"}
@@ -502,7 +498,7 @@ def test_logs_hold_no_text_of_a_request(http: httpx.Client, caplog: pytest.LogCa
     assert rows[0]["items"] == 1
 
 
-def test_what_breaks_inside_stays_inside(
+def test_internal_errors_do_not_leak(
     http: httpx.Client, scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -524,5 +520,5 @@ def wait_until(true: object, seconds: float = 20.0) -> None:
     assert callable(true)
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "this never came true"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.01)

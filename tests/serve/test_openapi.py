@@ -1,4 +1,4 @@
-"""The OpenAPI description against the service: whatever it allows is answered, whatever it forbids is refused."""
+"""The OpenAPI description against the service: valid requests are answered, invalid ones rejected."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def description(url: str) -> Any:
     [("GET", path, GenerationMode.POSITIVE) for path in GETS]
     + [("POST", path, mode) for path in POSTS for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)],
 )
-def test_what_is_described_is_what_is_done(
+def test_the_service_matches_its_description(
     description: Any, url: str, method: str, path: str, mode: GenerationMode
 ) -> None:
-    """No reply but the described ones, bodies as their schema says; forbidden bodies are refused.
+    """All replies are described and match their schema; invalid bodies are rejected.
 
-    A body that its schema allows may still ask for what there is not, such as an unknown model: 422 is right then.
+    A valid body may still name something that does not exist, such as an unknown model: then 422 is correct.
     """
 
     @settings(
@@ -54,17 +54,17 @@ def test_what_is_described_is_what_is_done(
         phases=[Phase.generate],
     )
     @given(case=description[path][method].as_strategy(generation_mode=mode))
-    def ask(case: Any) -> None:
+    def check(case: Any) -> None:
         reply = case.call(base_url=url)
-        # Who asks for an answer in no time gets 504, which is right, and tested elsewhere.
-        if reply.status_code != 504 or not asks_for_a_time(case):
+        # A request with a tiny timeout gets 504, which is correct and tested elsewhere.
+        if reply.status_code != 504 or not has_timeout(case):
             case.validate_response(reply, excluded_checks=[positive_data_acceptance])
             assert reply.status_code < 500
 
-    ask()
+    check()
 
 
-def asks_for_a_time(case: Any) -> bool:
+def has_timeout(case: Any) -> bool:
     return "X-Request-Timeout" in (case.headers or {}) or (isinstance(case.body, dict) and "timeout" in case.body)
 
 
@@ -87,7 +87,7 @@ def test_every_route_is_described(url: str) -> None:
             assert responses[code]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorReply")
 
 
-def test_a_key_is_described_where_it_is_needed(scorer: surefoot.Scorer) -> None:
+def test_the_api_key_is_described_where_it_is_required(scorer: surefoot.Scorer) -> None:
     with served([scorer], Settings(api_key="a-key")) as (url, _):
         found = httpx.get(f"{url}/openapi.json").json()
     assert found["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}

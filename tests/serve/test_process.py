@@ -1,4 +1,4 @@
-"""`surefoot serve` as a process: signals, restarts, logs, wrong calls."""
+"""`surefoot serve` as a process: signals, restarts, logs, invalid options."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def right(found: list[surefoot.SolutionScore], expected: list[surefoot.SolutionS
     )
 
 
-def test_sigterm_loses_nothing_that_was_accepted(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+def test_sigterm_finishes_accepted_requests(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     items = questions(300)
     expected = scorer.score_many(items)
     with Command(checkpoint, "--log-format", "json") as service:
@@ -70,16 +70,16 @@ def test_sigterm_loses_nothing_that_was_accepted(checkpoint: Path, scorer: suref
         assert right([surefoot.SolutionScore.from_dict(reply.json()["results"][0])], [expected[number]])
     assert good[0][0].json()["results"][0]["model"] == "small"
     assert all(str(checkpoint) not in reply.text and reply.headers.get("server") is None for reply, _ in answered)
-    # What the service says that it answered is what arrived: no answer was lost on its way.
+    # Every reply that the service logged has arrived.
     logged = [json.loads(line) for line in service.lines]
     assert [row["message"].split()[0] for row in logged if row["logger"] == "surefoot.serve"][:2] == ["Serving", "POST"]
     assert sum(row.get("status") == 200 and row.get("items") == 1 for row in logged) == len(good)
-    # Who was not answered was never let in: the connection was refused, or closed before anything was read.
+    # All other requests were never accepted: their connection was refused, or closed before anything was read.
     assert all(isinstance(reply, httpx.TransportError) for reply in replies if not isinstance(reply, httpx.Response))
 
 
-def test_the_thread_that_loads_does_not_stay(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its OpenMP threads would stand beside those of the engine and halve its speed."""
+def test_the_loading_thread_ends(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its OpenMP threads would compete with those of the engine and halve its speed."""
     load, loaders = loading.load, []
 
     def watched(*args: Any, **options: Any) -> surefoot.StepScorer:
@@ -103,7 +103,7 @@ def post(caller: socket.socket, length: int, beginning: bytes) -> None:
 
 @contextmanager
 def unfinished(service: Command) -> Iterator[socket.socket]:
-    """Somebody is inside for as long as this lasts: a request whose body does not end."""
+    """Keeps a request in flight: its body does not end."""
     with socket.create_connection(("127.0.0.1", service.port)) as caller:
         post(caller, 1000, b'{"items": [')
         until(lambda: "surefoot_requests_in_flight 1" in httpx.get(f"{service.url}/metrics").text)
@@ -113,11 +113,11 @@ def unfinished(service: Command) -> Iterator[socket.socket]:
 def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "this never came true"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.02)
 
 
-def test_a_second_signal_ends_it_at_once(checkpoint: Path) -> None:
+def test_a_second_signal_ends_the_process(checkpoint: Path) -> None:
     with Command(checkpoint, "--drain-seconds", "100") as service, unfinished(service):
         service.signal(signal.SIGTERM)
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
@@ -125,18 +125,18 @@ def test_a_second_signal_ends_it_at_once(checkpoint: Path) -> None:
         assert service.wait(20) == -signal.SIGTERM
 
 
-def test_draining_takes_its_time_only_once(checkpoint: Path) -> None:
+def test_draining_ends_with_the_drain_period(checkpoint: Path) -> None:
     with Command(checkpoint, "--drain-seconds", "5") as service, unfinished(service) as caller:
         started = time.monotonic()
         service.signal(signal.SIGTERM)
         caller.settimeout(60)
-        assert caller.recv(4096).startswith(b"HTTP/1.1 503 "), "who is patient tries again, here or elsewhere"
+        assert caller.recv(4096).startswith(b"HTTP/1.1 503 "), "clients retry, here or elsewhere"
         assert 4.5 < time.monotonic() - started < 9.5
         assert service.wait(60) == 0
 
 
-def test_an_engine_that_does_not_answer_does_not_outlast_the_time_to_finish(checkpoint: Path) -> None:
-    """A vLLM server that takes a request and says nothing more."""
+def test_an_unresponsive_engine_does_not_outlast_the_drain_period(checkpoint: Path) -> None:
+    """The engine is a vLLM server that accepts a request and never replies."""
     with (
         silent_vllm() as url,
         Command(checkpoint, "--vllm", url, "--drain-seconds", "1") as service,
@@ -152,7 +152,7 @@ def test_an_engine_that_does_not_answer_does_not_outlast_the_time_to_finish(chec
         assert (reply.status_code, reply.json()["error"]["type"]) == (503, "stopping")
         assert service.wait(30) == 1
         assert time.monotonic() - started < 15
-    assert any("still at work" in line for line in service.lines)
+    assert any("work was still running" in line for line in service.lines)
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def silent_vllm() -> Iterator[str]:
         server.server_close()
 
 
-def test_a_slow_reader_gets_all_of_its_answer(checkpoint: Path) -> None:
+def test_a_slow_client_gets_its_whole_reply(checkpoint: Path) -> None:
     steps = ["x" * 2000] * 500
     body = json.dumps({"items": [{"question": "q", "steps": steps}] * 4}).encode()
     options = ("--max-item-chars", "2000000", "--queue-tokens", "50000000")
@@ -206,7 +206,7 @@ def test_a_slow_reader_gets_all_of_its_answer(checkpoint: Path) -> None:
         assert service.wait(30) == 0
 
 
-def test_a_killed_service_and_patient_callers(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+def test_clients_survive_a_killed_service(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     items = questions(400)
     found: list[surefoot.SolutionScore] = []
     first = Command(checkpoint)
@@ -236,11 +236,11 @@ def test_a_killed_service_and_patient_callers(checkpoint: Path, scorer: surefoot
         (["--model", "m", "--vllm", "http://127.0.0.1:9", "--quantize", "nf4"], "so quantize would do nothing"),
         (["--model", "a=b", "--model", "c=d", "--calibration", "FILE"], "A calibration belongs to one model"),
         (["--model", "m", "--api-key", "the-key-itself"], "The key file cannot be read"),
-        (["--model", "m", "--host", "192.0.2.1"], "Nothing can listen at 192.0.2.1"),
+        (["--model", "m", "--host", "192.0.2.1"], "Cannot listen on 192.0.2.1"),
         (["--model", "m", "--host", "a" * 64 + "é"], "Choose another --host or --port"),
     ],
 )
-def test_wrong_calls(options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options(options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "calibration.json"
     calibration("m", "0").write(file)
     assert main(["serve", "--port", "0", *(str(file) if option == "FILE" else option for option in options)]) == 2
@@ -255,7 +255,7 @@ def test_a_port_has_sixteen_bits(port: str, capsys: pytest.CaptureFixture[str]) 
         main(["serve", f"--port={port}"])
     assert left.value.code == 2
     assert "--port: give a number from 0 to 65535" in capsys.readouterr().err
-    with pytest.raises(OptionError, match=f"Nothing can listen at 127.0.0.1:{port}"):
+    with pytest.raises(OptionError, match=f"Cannot listen on 127.0.0.1:{port}"):
         serve(Plan((), Settings()), port=int(port))
 
 
@@ -274,8 +274,8 @@ def calibration(model: str, fingerprint: str) -> Calibration:
     return Calibration(Logistic(0.3, -0.4), model, fingerprint, FittedOn(2, 5, "0" * 64))
 
 
-def test_an_open_door_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_public_service_without_a_key_warns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", "0", "--host", "0.0.0.0", "--model", "no model"]) == 2
-    assert "no key is set" in capsys.readouterr().err
+    assert "No API key is set" in capsys.readouterr().err
     assert main(["serve", "--port", "0", "--model", "no model"]) == 2
-    assert "no key is set" not in capsys.readouterr().err
+    assert "No API key is set" not in capsys.readouterr().err

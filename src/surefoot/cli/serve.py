@@ -30,7 +30,7 @@ LIMITS = {
 }
 TIMES = {
     "linger": "seconds that an idle engine waits for company",
-    "slice_seconds": "seconds of work between two looks at who is waiting",
+    "batch_seconds": "seconds that a batch takes",
     "timeout": "seconds that a request may take",
     "drain_seconds": "seconds that accepted requests get to finish after SIGTERM",
 }

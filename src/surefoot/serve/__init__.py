@@ -1,4 +1,4 @@
-"""The service: one model for many callers. `create_app` makes the ASGI application, `surefoot serve` runs it."""
+"""The HTTP service. `create_app` builds the ASGI application, `surefoot serve` runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ModelSource", "Settings", "create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "create_app":  # only who serves needs what it imports
+    if name == "create_app":  # needs the packages of the `serve` extra
         from surefoot.serve.app import create_app
 
         return create_app

@@ -19,11 +19,11 @@ from starlette.responses import Response
 from surefoot._version import __version__
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
 from surefoot.scoring.scorer import Scorer
-from surefoot.serve.middleware import Gate, error_reply
-from surefoot.serve.request_body import RefusedError
+from surefoot.serve.middleware import CLIENT_CLOSED_REQUEST, ServiceMiddleware, error_reply
+from surefoot.serve.request_body import RejectedError
 from surefoot.serve.routes import api, public
 from surefoot.serve.scheduler import ClosedError, QueueFullError, TooLargeError
-from surefoot.serve.schemas import mistakes
+from surefoot.serve.schemas import summarize_errors
 from surefoot.serve.settings import Settings
 from surefoot.serve.state import ServiceState
 
@@ -38,28 +38,28 @@ PAGE = {
 
 
 def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> FastAPI:
-    """The application that serves these models. Its `state.state` holds what the routes share."""
+    """The application that serves these models. Its `state.service` is their `ServiceState`."""
     state = ServiceState(scorers, settings or Settings())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await state.close_in_time()
+        await state.close_before_deadline()
 
     described = (route.path for route in (*public.routes, *api.routes) if isinstance(route, APIRoute))
     app = FastAPI(
         title="Surefoot",
         description="Scores every step of a solution with a process reward model.",
         version=__version__,
-        docs_url=None,  # its page would load scripts from elsewhere
+        docs_url=None,  # both pages would load scripts from other hosts
         redoc_url=None,
         lifespan=lifespan,
-        middleware=[Middleware(Gate, state=state, routes=frozenset({"/openapi.json", *PAGE, *described}))],
+        middleware=[Middleware(ServiceMiddleware, state=state, routes=frozenset({"/openapi.json", *PAGE, *described}))],
         exception_handlers=dict.fromkeys(ERRORS, _on_error),
     )
-    app.state.state = state
+    app.state.service = state
     app.include_router(public)
-    key = [] if state.settings.api_key is None else [Security(HTTPBearer(auto_error=False))]  # `Gate` checks it
+    key = [] if state.settings.api_key is None else [Security(HTTPBearer(auto_error=False))]  # the middleware checks it
     app.include_router(api, dependencies=key)
     static = files("surefoot.serve").joinpath("static")
     for path, (name, media_type) in PAGE.items():
@@ -75,7 +75,7 @@ def _fixed(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Res
 
 
 ERRORS: tuple[type[Exception], ...] = (
-    RefusedError,
+    RejectedError,
     RequestValidationError,
     InputError,
     OptionError,
@@ -91,16 +91,16 @@ ERRORS: tuple[type[Exception], ...] = (
 
 async def _on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
-        request.app.state.state.metrics.disconnects.inc()
+        request.app.state.service.metrics.disconnects.inc()
     return _reply(error)
 
 
 def _reply(error: Exception) -> Response:
     match error:
-        case RefusedError():
+        case RejectedError():
             return error.reply
         case RequestValidationError():
-            return error_reply(422, "invalid_request", mistakes(error.errors()))
+            return error_reply(422, "invalid_request", summarize_errors(error.errors()))
         case InputError() | OptionError():
             return error_reply(422, "invalid_request", str(error))
         case TooLargeError():
@@ -111,16 +111,16 @@ def _reply(error: Exception) -> Response:
             return error_reply(503, "stopping", str(error), 1)
         case MissingDependencyError():
             logger.error("%s", error)
-            message = 'This service cannot compare answers. Whoever runs it has to: pip install "surefoot[answers]"'
+            message = 'This service cannot compare answers. Its operator has to: pip install "surefoot[answers]"'
             return error_reply(501, "missing_dependency", message)
         case UnreachableError():
-            return error_reply(503, "engine_unreachable", "The engine behind this service does not answer.", 5)
+            return error_reply(503, "engine_unreachable", "The engine of this service is unreachable.", 5)
         case ClientDisconnect():
-            return Response(status_code=499)
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
         case HTTPException():
             messages = {
-                404: "There is nothing here. /openapi.json lists what there is.",
-                405: "This route takes another method.",
+                404: "No such route. /openapi.json lists all routes.",
+                405: "This route does not support the method.",
             }
             reply = error_reply(error.status_code, "no_such_route", messages.get(error.status_code, error.detail))
             reply.headers.update(error.headers or {})

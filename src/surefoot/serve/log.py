@@ -1,6 +1,6 @@
-"""Log lines, for people or for machines.
+"""Logging as text or JSON lines.
 
-The rule: one line a record, and no text of a request in it. Only the trace of what broke inside may quote one.
+One line per record, without text from requests. Only the stack trace of an internal error may quote some.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ FIELDS = ("request_id", "status", "ms", "items", "tokens")
 
 
 class JsonLines(logging.Formatter):
-    """Each record as one JSON object."""
+    """Formats each record as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Formats a record as one line."""
         row = {
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -31,12 +31,12 @@ class JsonLines(logging.Formatter):
 
 
 def set_up_logging(form: str, level: str) -> None:
-    """All log lines of the process go to standard error, as `text` or `json`."""
+    """Sends all log lines of the process to standard error, as `text` or `json`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # What the server itself says of every start and stop is of no interest; what goes wrong is.
+    # Start and stop messages of the libraries are noise; their problems are not.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 
 if TYPE_CHECKING:
-    from surefoot.serve.scheduler import Scheduler, Slice
+    from surefoot.serve.scheduler import Batch, Scheduler
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 TOKENS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
@@ -73,12 +73,12 @@ class Metrics:
         self.queue_tokens.labels(model).set_function(lambda: scheduler.tokens)
         self.rate.labels(model).set_function(lambda: scheduler.rate)
 
-    def observe(self, model: str, done: Slice) -> None:
+    def observe(self, model: str, batch: Batch) -> None:
         """Counts a batch that the engine of this model has computed."""
-        self.batch_prompts.labels(model).observe(done.prompts)
-        self.batch_tokens.labels(model).observe(done.tokens)
-        self.tokens.labels(model).inc(done.tokens)
-        self.engine_seconds.labels(model).inc(done.seconds)
+        self.batch_prompts.labels(model).observe(batch.prompts)
+        self.batch_tokens.labels(model).observe(batch.tokens)
+        self.tokens.labels(model).inc(batch.tokens)
+        self.engine_seconds.labels(model).inc(batch.seconds)
 
     def encoded(self, accept: str) -> tuple[bytes, str]:
         """All metrics in the format that the `Accept` header prefers, and its media type."""

@@ -1,7 +1,7 @@
-"""What every request passes on its way in and out: key, number of guests, request id, headers, log, numbers.
+"""ASGI middleware: API key, backpressure, request ids, security headers, access log, request metrics.
 
-The rule: nothing that a caller sent is logged or repeated but a well-formed request id; whatever goes wrong inside
-leaves as JSON without a trace of the code.
+Of what a client sends, only a well-formed request id is logged or echoed. An internal error becomes a JSON reply
+without a stack trace.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from surefoot.serve.state import ServiceState
 
 logger = logging.getLogger("surefoot.serve")
 
-OPEN = ("/", "/health", "/ready", "/openapi.json")
-"""Paths that need no key, and whatever is static."""
+PUBLIC_PATHS = ("/", "/health", "/ready", "/openapi.json")
+"""Paths that need no API key, in addition to /static/."""
+PROBES = ("/health", "/ready", "/metrics")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+CLIENT_CLOSED_REQUEST = 499
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -40,7 +42,7 @@ HEADERS = {
 def error_reply(
     code: int, kind: str, message: str, retry_after: float | None = None, *, close: bool = False
 ) -> Response:
-    """A refusal: what is wrong, and what to do."""
+    """An error as JSON; `close` also closes the connection."""
     body = json.dumps({"error": {"type": kind, "message": message, "code": code}}, ensure_ascii=False)
     reply = Response(body.encode("utf-8", "replace"), code, media_type="application/json")
     if retry_after is not None:
@@ -50,99 +52,102 @@ def error_reply(
     return reply
 
 
-class Gate:
+class ServiceMiddleware:
     """The outermost layer of the application."""
 
     def __init__(self, app: ASGIApp, state: ServiceState, routes: frozenset[str]) -> None:
         self._app = app
-        self._house = state
+        self._state = state
         self._routes = routes
         key = state.settings.api_key
         self._key = None if key is None else sha256(key.encode()).digest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the start and end of the process."""
+        """Handles one request, or the lifespan of the process."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
-        visit = _Visit(given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex, send)
-        scope["surefoot"] = visit
-        works = scope["method"] == "POST"
+        exchange = Exchange(given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex, send)
+        scope["surefoot"] = exchange
+        is_work = scope["method"] == "POST"
         try:
-            refusal = self._refusal(scope["path"], headers, works)
-            if refusal is not None:
-                await refusal(scope, receive, visit.send)
+            rejection = self._rejection(scope["path"], headers, is_work)
+            if rejection is not None:
+                await rejection(scope, receive, exchange.send)
                 return
-            self._house.inside += works
+            self._state.in_flight += is_work
             try:
-                await self._app(scope, receive, visit.send)
+                await self._app(scope, receive, exchange.send)
             finally:
-                self._house.inside -= works
+                self._state.in_flight -= is_work
         except asyncio.CancelledError:
-            # The time to finish is over. Who waits is told so; otherwise uvicorn would say that something broke.
-            if not visit.status:
-                message = "The service stops before this was computed. Send it to another one."
-                await error_reply(503, "stopping", message, 1, close=True)(scope, receive, visit.send)
+            # The drain period is over. Without this reply, uvicorn would report an internal error.
+            if not exchange.status:
+                message = "The service stopped before this request was computed. Retry with another instance."
+                await error_reply(503, "stopping", message, 1, close=True)(scope, receive, exchange.send)
             raise
         except Exception:
-            logger.exception("A request failed.", extra={"request_id": visit.id})
-            if not visit.status:
-                message = f"Something broke here. The log of the service has it under {visit.id}."
-                await error_reply(500, "internal_error", message)(scope, receive, visit.send)
+            logger.exception("A request failed.", extra={"request_id": exchange.id})
+            if not exchange.status:
+                message = f"Internal error. The log of the service has details under the request id {exchange.id}."
+                await error_reply(500, "internal_error", message)(scope, receive, exchange.send)
         finally:
-            self._note(scope, visit)
+            self._record(scope, exchange)
 
-    def _refusal(self, path: str, headers: Headers, works: bool) -> Response | None:
-        if self._key is not None and path not in OPEN and not path.startswith("/static/"):
+    def _rejection(self, path: str, headers: Headers, is_work: bool) -> Response | None:
+        if self._key is not None and path not in PUBLIC_PATHS and not path.startswith("/static/"):
             scheme, _, key = headers.get("authorization", "").partition(" ")
-            right = hmac.compare_digest(sha256(key.strip().encode("utf-8", "replace")).digest(), self._key)
-            if scheme.lower() != "bearer" or not right:
-                reply = error_reply(401, "unauthorized", "Send the key of this service: Authorization: Bearer KEY.")
+            matches = hmac.compare_digest(sha256(key.strip().encode("utf-8", "replace")).digest(), self._key)
+            if scheme.lower() != "bearer" or not matches:
+                message = "Send the API key of this service: Authorization: Bearer KEY."
+                reply = error_reply(401, "unauthorized", message)
                 reply.headers["www-authenticate"] = "Bearer"
                 return reply
-        if works and self._house.draining:
-            return error_reply(503, "stopping", "The service is stopping. Send it to another one.", 1, close=True)
-        if works and self._house.inside >= self._house.settings.max_requests:
-            return error_reply(429, "too_many_requests", "Too many requests are inside. Try again later.", 1)
+        if is_work and self._state.draining:
+            message = "The service is stopping. Retry with another instance."
+            return error_reply(503, "stopping", message, 1, close=True)
+        if is_work and self._state.in_flight >= self._state.settings.max_requests:
+            return error_reply(429, "too_many_requests", "Too many requests are in progress. Retry later.", 1)
         return None
 
-    def _note(self, scope: Scope, visit: _Visit) -> None:
+    def _record(self, scope: Scope, exchange: Exchange) -> None:
         path = scope["path"] if scope["path"] in self._routes else "other"
-        seconds = time.perf_counter() - visit.started
-        self._house.metrics.requests.labels(path, str(visit.status or 499)).inc()
-        self._house.metrics.seconds.labels(path).observe(seconds)
-        level = logging.DEBUG if path in ("/health", "/ready", "/metrics") else logging.INFO
+        status = exchange.status or CLIENT_CLOSED_REQUEST
+        seconds = time.perf_counter() - exchange.started
+        self._state.metrics.requests.labels(path, str(status)).inc()
+        self._state.metrics.seconds.labels(path).observe(seconds)
         logger.log(
-            level,
+            logging.DEBUG if path in PROBES else logging.INFO,
             "%s %s %d %.1f ms",
             scope["method"] if len(scope["method"]) < 8 else "other",
             path,
-            visit.status or 499,
+            status,
             1000 * seconds,
             extra={
-                "request_id": visit.id,
-                "status": visit.status or 499,
+                "request_id": exchange.id,
+                "status": status,
                 "ms": round(1000 * seconds, 1),
-                **visit.notes,
+                **exchange.log_fields,
             },
         )
 
 
-class _Visit:
-    """One request on its way through."""
+class Exchange:
+    """A request and its reply, in progress."""
 
     def __init__(self, id: str, send: Send) -> None:
         self.id = id
         self.started = time.perf_counter()
         self.status = 0
-        self.notes: dict[str, Any] = {}
-        """For the log: how many items and tokens it had."""
+        """The status code of the reply, once it is sent."""
+        self.log_fields: dict[str, Any] = {}
+        """Fields for the log line: the number of items and tokens."""
         self._send = send
 
     async def send(self, message: Message) -> None:
-        """Adds our headers to the reply."""
+        """Sends a part of the reply, with our headers."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)

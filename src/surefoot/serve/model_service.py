@@ -1,7 +1,7 @@
-"""A model that many callers share: preparing, queueing, answering.
+"""Serves one model to many requests: prepare, queue, finish.
 
-The rule: the event loop only passes things on. Text is split and encoded in threads, a few items at a time, so that
-neither a large request nor a large text holds up others; the engine has its own thread (see `scheduler.py`).
+The event loop never does the work itself. Threads split and encode text, a few items at a time, so that neither a large
+request nor a long text blocks others; the engine has its own thread (see `scheduler.py`).
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from surefoot.data.batching import bounded_batches
 from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.scoring.pipeline import NOT_COMPUTED, Prepared, PreparedSolution, prompts_of
 from surefoot.scoring.scorer import Scorer
-from surefoot.serve.scheduler import Row, Scheduler, Slice
+from surefoot.serve.scheduler import Batch, Row, Scheduler
 from surefoot.serve.settings import Settings
 
 logger = logging.getLogger("surefoot.serve")
 
 CHUNK_ITEMS = 32
 CHUNK_CHARS = 32_768
-RECIPES = 4
-"""Recipes that may run at a time: comparing answers takes processes of their own, and not many (`math_verify_pool`)."""
+RECIPE_THREADS = 4
+"""Recipes that run concurrently. Comparing answers takes separate processes, and there are few (`math_verify_pool`)."""
 FEW_STEPS = 64
-"""Steps whose results are made on the spot: handing them to a thread would take longer."""
+"""Results with at most this many steps are built on the event loop: a thread would take longer."""
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
-class Service:
-    """One loaded model with its queue."""
+class ModelService:
+    """A loaded model with its queue."""
 
-    def __init__(self, scorer: Scorer, settings: Settings, observe: Callable[[Slice], None] | None = None) -> None:
+    def __init__(self, scorer: Scorer, settings: Settings, observe: Callable[[Batch], None] | None = None) -> None:
         self.scorer = scorer
         self._pipeline = scorer.pipeline
         self.scheduler = Scheduler(
             scorer.compute,
             name=scorer.name,
             linger=settings.linger,
-            slice_seconds=settings.slice_seconds,
+            batch_seconds=settings.batch_seconds,
             queue_tokens=settings.queue_tokens,
             observe=observe,
         )
         self._max_item_chars = settings.max_item_chars
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="surefoot-prepare")
-        self._recipes = ThreadPoolExecutor(RECIPES, thread_name_prefix="surefoot-reward")
+        self._recipes = ThreadPoolExecutor(RECIPE_THREADS, thread_name_prefix="surefoot-reward")
 
     def close(self) -> None:
-        """Finishes what was accepted, then ends the threads."""
+        """Finishes accepted requests, then ends the threads."""
         self.scheduler.close()
         self._recipes.shutdown()
         self._threads.shutdown()
@@ -78,21 +78,24 @@ class Service:
         return finish() if steps <= FEW_STEPS else await self.in_thread(finish)
 
     def _too_long(self, chunk: list[Item], number: int) -> InputError | None:
-        """Whether this is a text that would take long to split and to encode, whatever the model reads of it."""
+        """The error for an item so long that splitting and encoding it would block others."""
         size = _chars(chunk[0])
         if len(chunk) > 1 or size <= self._max_item_chars:
             return None
         return InputError(
-            f"Item {number} has {size} characters, and this service reads at most {self._max_item_chars}. Shorten it."
+            f"Item {number} has {size} characters; the limit of this service is {self._max_item_chars}. Shorten it."
         )
 
     async def compute(self, prompts: Sequence[Prompt]) -> list[Row]:
-        """The numbers of the prompts. Cancelling this gives the place in the queue to others."""
-        ticket = self.scheduler.submit(prompts)
-        return _checked(await asyncio.wrap_future(ticket.future))
+        """Computes prompts in the order given. Cancelling this dequeues them."""
+        rows = await asyncio.wrap_future(self.scheduler.submit(prompts).future)
+        for row in rows:
+            if isinstance(row, UnreachableError):
+                raise row
+        return rows
 
     async def pool(self, inputs: Sequence[str | Sequence[int]]) -> tuple[list[Prompt], list[list[float]]]:
-        """Prompts that were rendered elsewhere, and their numbers. All of them, or an error that names the first."""
+        """Parses and computes prompts that the client has rendered. Raises an error for the first that fails."""
         prompts: list[Prompt] = []
         for number, given in enumerate(inputs):
             try:
@@ -110,21 +113,13 @@ class Service:
                 raise SurefootError(NOT_COMPUTED) from row
         return prompts, [row for row in rows if isinstance(row, list)]
 
-    async def in_thread(self, work: Callable[[], Answer]) -> Answer:
-        """Runs work that takes time, and is not the engine's, outside of the event loop."""
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Runs CPU-bound work outside the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def in_turn(self, recipe: Callable[[], Answer]) -> Answer:
-        """Runs a recipe. It may compare answers for seconds, so it has threads where it is in nobody else's way."""
+    async def run_recipe(self, recipe: Callable[[], T]) -> T:
+        """Runs a recipe in a thread pool of its own: comparing answers may take seconds and must not block scores."""
         return await asyncio.get_running_loop().run_in_executor(self._recipes, recipe)
-
-
-def _checked(rows: list[Row]) -> list[Row]:
-    """The rows, unless the engine was not there to compute them."""
-    for row in rows:
-        if isinstance(row, UnreachableError):
-            raise row
-    return rows
 
 
 def _chars(item: Item) -> int:

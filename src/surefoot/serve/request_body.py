@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from surefoot.serve.middleware import error_reply
-from surefoot.serve.schemas import mistakes
+from surefoot.serve.schemas import summarize_errors
 from surefoot.serve.settings import Settings
 
 LARGE_BODY = 65_536
@@ -28,8 +28,8 @@ READ_ON = 4
 Body = TypeVar("Body", bound=BaseModel)
 
 
-class RefusedError(Exception):
-    """A request that ends with this reply."""
+class RejectedError(Exception):
+    """Ends the request with this reply."""
 
     def __init__(self, reply: Response) -> None:
         self.reply = reply
@@ -46,7 +46,7 @@ class JsonRoute(APIRoute):
         model: type[BaseModel] = get_type_hints(self.endpoint)["body"]
 
         async def handle(request: Request) -> Response:
-            body = await read_body(request, model, request.app.state.state.settings)
+            body = await read_body(request, model, request.app.state.service.settings)
             return await handler(_ParsedRequest(request, body))
 
         return handle
@@ -70,12 +70,12 @@ async def read_body(request: Request, model: type[Body], settings: Settings) -> 
     """The body of a request, validated against its model."""
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared != "application/json":
-        raise RefusedError(error_reply(415, "not_json", "Send JSON, with the header Content-Type: application/json."))
+        raise RejectedError(error_reply(415, "not_json", "Send JSON, with the header Content-Type: application/json."))
     try:
         raw = await asyncio.wait_for(_received(request, settings.max_body_bytes), settings.timeout)
     except asyncio.TimeoutError:
-        message = "The body did not arrive in the time that a request may take. Send all of it at once."
-        raise RefusedError(error_reply(408, "body_timeout", message, close=True)) from None
+        message = "The body did not arrive in time. Send it at once."
+        raise RejectedError(error_reply(408, "body_timeout", message, close=True)) from None
     return await asyncio.to_thread(_parsed, model, raw) if len(raw) > LARGE_BODY else _parsed(model, raw)
 
 
@@ -91,8 +91,8 @@ async def _received(request: Request, limit: int) -> bytes:
         else:
             parts.clear()
     if size > limit:
-        message = f"The body is larger than {limit} bytes. Send fewer items at a time."
-        raise RefusedError(error_reply(413, "too_large", message, close=True))
+        message = f"The body is larger than {limit} bytes. Send fewer items per request."
+        raise RejectedError(error_reply(413, "too_large", message, close=True))
     return b"".join(parts)
 
 
@@ -104,6 +104,6 @@ def _parsed(model: type[Body], raw: bytes) -> Body:
         found = [] if many else error.errors(include_input=False, include_url=False, include_context=False)
         if many:
             message = f"The body has {error.error_count()} errors. /openapi.json describes the schema."
-            raise RefusedError(error_reply(422, "invalid_request", message)) from None
+            raise RejectedError(error_reply(422, "invalid_request", message)) from None
         code, kind = (400, "not_json") if found[0]["type"] == "json_invalid" else (422, "invalid_request")
-        raise RefusedError(error_reply(code, kind, mistakes(found))) from None
+        raise RejectedError(error_reply(code, kind, summarize_errors(found))) from None

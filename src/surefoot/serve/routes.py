@@ -27,8 +27,8 @@ from surefoot.errors import OptionError
 from surefoot.rewards.get_reward import GetReward
 from surefoot.rewards.reward import RECIPES, Reward
 from surefoot.serve.middleware import error_reply
-from surefoot.serve.model_service import FEW_STEPS, Service
-from surefoot.serve.request_body import JsonRoute, RefusedError
+from surefoot.serve.model_service import FEW_STEPS, ModelService
+from surefoot.serve.request_body import JsonRoute, RejectedError
 from surefoot.serve.schemas import (
     ErrorReply,
     GetRewardParameters,
@@ -94,34 +94,34 @@ class Call:
                 return task.result()
             if gone.done():
                 raise ClientDisconnect
-            message = "The time that the request allowed is over. Allow more, or send fewer items at a time."
-            raise RefusedError(error_reply(504, "timeout", message))
+            message = "The deadline of the request has passed. Allow more time, or send fewer items per request."
+            raise RejectedError(error_reply(504, "timeout", message))
         finally:
             for future in (task, gone):
                 if not future.done():
                     future.cancel()
 
-    def service(self, model: str | None, items: Sequence[object]) -> Service:
-        """The model that the request names."""
+    def model(self, name: str | None, items: Sequence[object]) -> ModelService:
+        """Checks the number of items and returns the model that the request names."""
         most = self.state.settings.max_items
         if len(items) > most:
-            message = f"{len(items)} items are too many for one request. Send at most {most} at a time."
-            raise RefusedError(error_reply(413, "too_large", message))
-        return self.state.service(model)
+            message = f"The request has {len(items)} items; the limit is {most}. Send several requests."
+            raise RejectedError(error_reply(413, "too_large", message))
+        return self.state.model(name)
 
-    def count(self, service: Service, results: Sequence[SolutionScore]) -> None:
+    def count(self, model: ModelService, results: Sequence[SolutionScore]) -> None:
         """Adds results to the metrics and to the log line of the request."""
         for status, number in Counter(result.status for result in results).items():
-            self.state.metrics.items.labels(service.scorer.name, status).inc(number)
+            self.state.metrics.items.labels(model.scorer.name, status).inc(number)
         self.note(len(results), sum(result.tokens for result in results))
 
     def note(self, items: int, tokens: int) -> None:
         """Adds the size of the request to its log line."""
-        self.request.scope["surefoot"].notes |= {"items": items, "tokens": tokens}
+        self.request.scope["surefoot"].log_fields |= {"items": items, "tokens": tokens}
 
 
 async def _state(request: Request) -> ServiceState:
-    state: ServiceState = request.app.state.state
+    state: ServiceState = request.app.state.service
     return state
 
 
@@ -164,7 +164,7 @@ async def ready(state: State) -> Health | Response:
     """Whether the service accepts work."""
     if state.ready:
         return Health(status="ready")
-    return error_reply(503, "not_ready", "The service accepts no work now.", 1)
+    return error_reply(503, "not_ready", "The service does not accept work now.", 1)
 
 
 @api.get(
@@ -179,9 +179,9 @@ async def metrics(request: Request, state: State) -> Response:
 
 
 @api.get("/v1/models")
-async def models(state: State) -> ModelList:
+async def list_models(state: State) -> ModelList:
     """The models that are served."""
-    scorers = [service.scorer for service in state.services.values()]
+    scorers = [model.scorer for model in state.models.values()]
     return ModelList(
         data=[
             ModelCard(
@@ -202,10 +202,10 @@ async def models(state: State) -> ModelList:
 @cancellable
 async def score(body: ScoreRequest, call: CurrentCall) -> Response:
     """Score every step of every solution."""
-    service = call.service(body.model, body.items)
-    results = await service.score([item.pair for item in body.items], body.read_options)
-    call.count(service, results)
-    return await _encoded(service, results, lambda: {"results": [result.to_dict(body.threshold) for result in results]})
+    model = call.model(body.model, body.items)
+    results = await model.score([item.pair for item in body.items], body.read_options)
+    call.count(model, results)
+    return await _encoded(model, results, lambda: {"results": [result.to_dict(body.threshold) for result in results]})
 
 
 @post("/v1/reward", response_model=RewardReply)
@@ -213,14 +213,14 @@ async def score(body: ScoreRequest, call: CurrentCall) -> Response:
 async def reward(body: RewardRequest, call: CurrentCall) -> Response:
     """Score solutions and compute a reward from each."""
     recipe = _recipe(body.recipe)
-    service = call.service(body.model, body.items)
-    results = await service.score([item.pair for item in body.items], body.read_options)
+    model = call.model(body.model, body.items)
+    results = await model.score([item.pair for item in body.items], body.read_options)
     rewards = [
-        await service.in_turn(partial(recipe, result, item.gold))
+        await model.run_recipe(partial(recipe, result, item.gold))
         for result, item in zip(results, body.items, strict=True)
     ]
-    call.count(service, results)
-    return await _encoded(service, results, lambda: {"rewards": [reward.to_dict() for reward in rewards]})
+    call.count(model, results)
+    return await _encoded(model, results, lambda: {"rewards": [reward.to_dict() for reward in rewards]})
 
 
 @post("/get_reward", response_model=GetRewardReply)
@@ -230,18 +230,18 @@ async def get_reward(
 ) -> Response:
     """OpenRLHF's remote rewards."""
     recipe = _recipe(parameters.recipe)
-    service = call.service(parameters.model, body.query)
-    reward = GetReward(service.scorer, recipe, missing=parameters.missing)
+    model = call.model(parameters.model, body.query)
+    reward = GetReward(model.scorer, recipe, missing=parameters.missing)
     samples = reward.samples(body.model_dump())
     scored = [(one.question, one.response) for one in samples if one.lack is None]
-    scores = iter(await service.score(scored, ReadOptions(split=parameters.split)))
+    scores = iter(await model.score(scored, ReadOptions(split=parameters.split)))
     rewards = [
-        reward.unread(one, service.scorer.name)
+        reward.unread(one, model.scorer.name)
         if one.lack
-        else await service.in_turn(partial(reward.reward, one, next(scores)))
+        else await model.run_recipe(partial(reward.reward, one, next(scores)))
         for one in samples
     ]
-    call.count(service, [one.score for one in rewards if one.score])
+    call.count(model, [one.score for one in rewards if one.score])
     return _json(reward.reply(rewards))
 
 
@@ -249,17 +249,17 @@ async def get_reward(
 @cancellable
 async def pooling(body: PoolingRequest, call: CurrentCall) -> Response:
     """vLLM's `token_classify`, for clients of vLLM."""
-    service = call.service(body.model, body.input)
-    prompts, rows = await service.pool(body.input)
+    model = call.model(body.model, body.input)
+    prompts, rows = await model.pool(body.input)
     tokens = sum(len(prompt.ids) for prompt in prompts)
-    call.state.metrics.items.labels(service.scorer.name, "scored").inc(len(prompts))
+    call.state.metrics.items.labels(model.scorer.name, "scored").inc(len(prompts))
     call.note(len(prompts), tokens)
     return _json(
         {
             "id": f"pool-{uuid.uuid4().hex}",
             "object": "list",
             "created": int(time.time()),
-            "model": service.scorer.name,
+            "model": model.scorer.name,
             "data": [
                 {"index": number, "object": "pooling", "data": [_classes(score) for score in row]}
                 for number, row in enumerate(rows)
@@ -275,20 +275,22 @@ async def pooling(body: PoolingRequest, call: CurrentCall) -> Response:
 
 
 def _classes(score: float) -> list[float] | None:
-    """The probabilities of wrong and right, or nothing where the model gave no finite number."""
+    """The probabilities of wrong and right, or None if the model gave no finite number."""
     return [1.0 - score, score] if math.isfinite(score) else None
 
 
 def _recipe(name: str) -> Reward:
-    if name not in RECIPES:  # the name is not repeated: it may be a text of any length
-        raise OptionError(f"There is no recipe of that name. Choose one of: {', '.join(RECIPES)}.")
+    if name not in RECIPES:  # the message does not echo the name, which may be a text of any length
+        raise OptionError(f"There is no recipe with that name. Choose one of: {', '.join(RECIPES)}.")
     return RECIPES[name]
 
 
-async def _encoded(service: Service, results: Sequence[SolutionScore], data: Callable[[], dict[str, Any]]) -> Response:
-    """A reply that is built and encoded at once if it is short, otherwise in a thread."""
+async def _encoded(
+    model: ModelService, results: Sequence[SolutionScore], data: Callable[[], dict[str, Any]]
+) -> Response:
+    """Builds and encodes a short reply on the event loop and a long one in a thread."""
     few = sum(len(result.steps) for result in results) <= FEW_STEPS
-    return _json(data()) if few else await service.in_thread(lambda: _json(data()))
+    return _json(data()) if few else await model.in_thread(lambda: _json(data()))
 
 
 def _json(data: dict[str, Any]) -> Response:

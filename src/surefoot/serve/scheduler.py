@@ -1,12 +1,16 @@
-"""Requests of many callers, made into work for one engine.
+"""Batches the prompts of many requests for one engine: weighted fair queueing at token granularity.
 
-The rule: the engine computes one slice at a time, made of whatever waits. Who asks for little is not stuck behind who
-asks for much: every prompt gets a tag, the time at which it would be done if all requests that wait shared the engine
-evenly, token by token, and the smallest tags go first. Prompts of one question go together, whoever sent them, so that
-its tokens are computed once. A slice is about as long as `slice_seconds`, longer where many requests wait (they share
-the more, and who comes then waits anyway). It leaves behind what the engine can compute while the answers travel, if
-that is worth a slice. Before a slice is cut, the engine waits a moment for requests that are announced (see
-`expecting`): a fifth of `slice_seconds` at most. A failure of one prompt is that prompt's alone.
+- The engine computes one batch at a time, built from whatever is queued.
+- Small requests are not blocked by large ones. Each prompt gets a finish tag: the virtual time at which it would be
+  done if all queued requests shared the engine evenly, token by token. The smallest tags go first.
+- Prompts of one question go into one batch, whichever request they belong to, so that their shared tokens are computed
+  once.
+- A batch takes about `batch_seconds`, and longer if many requests are queued: then they share more, and a new request
+  waits anyway. If it is worth a batch of its own, the work that the engine can do while replies are on their way stays
+  in the queue.
+- Before it builds a batch, an idle engine waits briefly for announced requests (see `expecting`): at most a fifth of
+  `batch_seconds`.
+- A prompt that fails does not affect the other prompts of its batch.
 """
 
 from __future__ import annotations
@@ -28,41 +32,42 @@ logger = logging.getLogger("surefoot.serve")
 
 Compute = Callable[[Sequence[Prompt]], Sequence[list[float]]]
 Row = list[float] | Exception
-"""The numbers of a prompt, or why there are none."""
+"""The numbers read from a prompt, or why there are none."""
 
-SMALLEST_SLICE = 512
-LARGEST_SLICE = 65_536
-WHOLE_QUESTION = 4_096
-"""Solutions of one question are computed together up to so many tokens, as one long solution would be: in two slices,
-what they share would be computed twice."""
-FEW_REQUESTS = 8
-TRAVEL = 0.008
-"""Seconds that a process needs to send one answer and to prepare the request that follows it."""
+MIN_BATCH_TOKENS = 512
+MAX_BATCH_TOKENS = 65_536
+QUESTION_TOKENS = 4_096
+"""Solutions of one question stay in one batch up to this many tokens, like one long solution: in two batches their
+shared tokens would be computed twice."""
+REQUESTS_PER_BATCH = 8
+"""With more queued requests than this, batches grow in proportion."""
+ROUND_TRIP = 0.008
+"""Seconds until a client has one reply and its next request is prepared."""
 QUANTUM = 256
-"""Tokens that a prompt counts for at least: so a stream of tiny ones does not pass by the rest for ever."""
-FIRST_RATE = 2_000.0
-"""Tokens a second, until the engine has shown its own."""
+"""The least tokens that a prompt is charged for, so that a stream of tiny prompts cannot starve the rest."""
+INITIAL_RATE = 2_000.0
+"""Tokens per second, until the engine's own rate is known."""
 
 
 class QueueFullError(ServiceError):
-    """More waits than may wait; `retry_after` is in how many seconds this request would fit."""
+    """The queue is full. `retry_after`: seconds until this request would fit."""
 
     def __init__(self, retry_after: float) -> None:
-        super().__init__("The queue is full. Try again later, or send fewer requests at a time.")
+        super().__init__("The queue is full. Retry later, or send fewer requests at a time.")
         self.retry_after = retry_after
 
 
 class ClosedError(ServiceError):
-    """Nothing new is taken."""
+    """The scheduler accepts no new requests."""
 
 
 class TooLargeError(ServiceError):
-    """A request that would not fit into an empty queue."""
+    """The request would not fit into an empty queue."""
 
 
 @dataclass(frozen=True)
-class Slice:
-    """What the engine has just computed."""
+class Batch:
+    """Statistics of a computed batch."""
 
     prompts: int
     requests: int
@@ -71,35 +76,35 @@ class Slice:
 
 
 @dataclass(eq=False)
-class Ticket:
-    """One request in the queue. Its future gives the rows in the order of the prompts; cancel it to leave."""
+class PendingRequest:
+    """A request in the queue. Its future returns the rows in the order of the prompts; cancelling it dequeues them."""
 
     rows: list[Row]
     arrived: float
     future: Future[list[Row]] = field(default_factory=Future)
     entries: list[_Entry] = field(default_factory=list)
-    left: int = 0
+    unfinished: int = 0
     """Prompts that are not computed yet."""
-    waiting: int = 0
-    """Prompts that are not taken up yet."""
+    queued: int = 0
+    """Prompts that are not in a batch yet."""
 
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """One prompt of a ticket."""
+    """One prompt of a request."""
 
-    ticket: Ticket
-    place: int
+    request: PendingRequest
+    index: int
     prompt: Prompt
-    group: tuple[int, ...]
-    """The ids of the question: prompts that share them should be computed together."""
+    question: tuple[int, ...]
+    """Token ids of the question: prompts that share them belong in one batch."""
     cost: int
     number: int = 0
-    waiting: bool = True
+    queued: bool = True
 
 
 class Scheduler:
-    """The queue, and the thread that runs the engine. Every method may be called from any thread."""
+    """The queue and the thread that runs the engine. All methods are thread-safe."""
 
     def __init__(
         self,
@@ -107,75 +112,80 @@ class Scheduler:
         *,
         name: str = "engine",
         linger: float = 0.003,
-        slice_seconds: float = 0.25,
+        batch_seconds: float = 0.25,
         queue_tokens: int = 500_000,
-        observe: Callable[[Slice], None] | None = None,
+        observe: Callable[[Batch], None] | None = None,
     ) -> None:
         self.queue_tokens = queue_tokens
-        self.rate = FIRST_RATE
-        """Tokens a second, shared ones counted once: a running average."""
+        self.rate = INITIAL_RATE
+        """Tokens per second, shared tokens counted once: a running average."""
         self._compute = compute
         self._linger = linger
-        self._slice_seconds = slice_seconds
-        self._observe = observe or (lambda done: None)
+        self._batch_seconds = batch_seconds
+        self._observe = observe or (lambda batch: None)
         self._changed = threading.Condition()
         self._heap: list[tuple[int, int, _Entry]] = []
-        self._groups: dict[tuple[int, ...], dict[int, _Entry]] = {}
+        self._questions: dict[tuple[int, ...], dict[int, _Entry]] = {}
         self._numbers = count()
-        # What each of those who wait has had of the engine by now, in tokens, if they shared it evenly.
-        self._clock = 0
-        self._waiting_entries = 0
-        self._waiting_tokens = self._running_tokens = 0
-        self._waiting_tickets = 0
+        # Tokens that each queued request would have received by now if all shared the engine evenly.
+        self._virtual_time = 0
+        self._queued_entries = 0
+        self._queued_requests = 0
+        self._queued_tokens = self._running_tokens = 0
         self._expected = 0
-        self._free_since = time.monotonic()
+        self._idle_since = time.monotonic()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"surefoot-{name}", daemon=True)
         self._thread.start()
 
     @property
     def tokens(self) -> int:
-        """Tokens that wait or are being computed."""
-        return self._waiting_tokens + self._running_tokens
+        """Tokens queued or being computed."""
+        return self._queued_tokens + self._running_tokens
+
+    @property
+    def busy(self) -> bool:
+        """Whether the engine is computing a batch."""
+        return self._running_tokens > 0
 
     @property
     def alive(self) -> bool:
-        """Whether the engine's thread is there to answer."""
+        """Whether the engine's thread runs."""
         return self._thread.is_alive()
 
-    def submit(self, prompts: Sequence[Prompt]) -> Ticket:
-        """Puts the prompts of one request into the queue."""
-        ticket = Ticket([[] for _ in prompts], time.monotonic())
-        drafts = self._drafts(ticket, prompts)
-        cost = sum(entry.cost for entry in drafts)
+    def submit(self, prompts: Sequence[Prompt]) -> PendingRequest:
+        """Queues the prompts of one request."""
+        request = PendingRequest([[] for _ in prompts], time.monotonic())
+        entries = _entries(request, prompts)
+        cost = sum(entry.cost for entry in entries)
         if cost > self.queue_tokens:
             raise TooLargeError(
-                f"The request has {cost} tokens, and the queue takes {self.queue_tokens}. Send it in several requests."
+                f"The request has {cost} tokens; the queue holds {self.queue_tokens}. Send it as several requests."
             )
         with self._changed:
             if self._closed:
-                raise ClosedError("The service is stopping and takes no new work.")
+                raise ClosedError("The service is stopping and accepts no new work.")
             if (excess := self.tokens + cost - self.queue_tokens) > 0:
                 raise QueueFullError(retry_after=excess / self.rate)
-            tag = self._clock
-            for entry in drafts:
+            tag = self._virtual_time
+            for entry in entries:
                 tag += max(entry.cost, QUANTUM)
                 entry.number = next(self._numbers)
                 heapq.heappush(self._heap, (tag, entry.number, entry))
-                self._groups.setdefault(entry.group, {})[entry.number] = entry
-            ticket.entries, ticket.left, ticket.waiting = drafts, len(drafts), len(drafts)
-            self._waiting_entries += len(drafts)
-            self._waiting_tokens += cost
-            self._waiting_tickets += bool(drafts)
+                self._questions.setdefault(entry.question, {})[entry.number] = entry
+            request.entries, request.unfinished, request.queued = entries, len(entries), len(entries)
+            self._queued_entries += len(entries)
+            self._queued_tokens += cost
+            self._queued_requests += bool(entries)
             self._changed.notify_all()
-        if not drafts:
-            ticket.future.set_result(ticket.rows)
-        ticket.future.add_done_callback(lambda future: self._leave(ticket) if future.cancelled() else None)
-        return ticket
+        if not entries:
+            request.future.set_result(request.rows)
+        request.future.add_done_callback(lambda future: self._cancel(request) if future.cancelled() else None)
+        return request
 
     @contextmanager
     def expecting(self) -> Iterator[None]:
-        """Announces a request that is being prepared."""
+        """Announces a request that is being prepared, so that the engine waits for it."""
         with self._changed:
             self._expected += 1
         try:
@@ -187,146 +197,147 @@ class Scheduler:
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """Takes nothing new, finishes what waits, and ends the thread."""
+        """Accepts no new requests, finishes the queued ones, and ends the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         self._thread.join()
 
-    @staticmethod
-    def _drafts(ticket: Ticket, prompts: Sequence[Prompt]) -> list[_Entry]:
-        drafts: list[_Entry] = []
-        seen: set[tuple[int, ...]] = set()
-        for place, prompt in enumerate(prompts):
-            if prompt.reads:
-                group = prompt.ids[: prompt.prefix]
-                cost = len(prompt.ids) - (prompt.prefix if group in seen else 0)
-                drafts.append(_Entry(ticket, place, prompt, group, cost))
-                if group:
-                    seen.add(group)
-        return drafts
-
-    def _leave(self, ticket: Ticket) -> None:
+    def _cancel(self, request: PendingRequest) -> None:
         with self._changed:
-            for entry in ticket.entries:
-                self._take(entry)
-            # What was taken out is still in the heap. It must not pile up there while nothing is computed.
-            if len(self._heap) > 64 and self._waiting_entries < len(self._heap) // 2:
-                self._heap = [item for item in self._heap if item[2].waiting]
+            for entry in request.entries:
+                self._dequeue(entry)
+            # Dequeued entries stay in the heap until they reach its top. They must not accumulate meanwhile.
+            if len(self._heap) > 64 and self._queued_entries < len(self._heap) // 2:
+                self._heap = [item for item in self._heap if item[2].queued]
                 heapq.heapify(self._heap)
 
-    def _take(self, entry: _Entry) -> None:
-        if entry.waiting:
-            entry.waiting = False
-            entry.ticket.waiting -= 1
-            self._waiting_tickets -= entry.ticket.waiting == 0
-            self._waiting_entries -= 1
-            self._waiting_tokens -= entry.cost
-            group = self._groups[entry.group]
-            del group[entry.number]
-            if not group:
-                del self._groups[entry.group]
+    def _dequeue(self, entry: _Entry) -> None:
+        if entry.queued:
+            entry.queued = False
+            entry.request.queued -= 1
+            self._queued_requests -= entry.request.queued == 0
+            self._queued_entries -= 1
+            self._queued_tokens -= entry.cost
+            siblings = self._questions[entry.question]
+            del siblings[entry.number]
+            if not siblings:
+                del self._questions[entry.question]
 
     def _work(self) -> None:
-        while (picked := self._next_slice()) is not None:
-            rows = self._run(picked)
+        while (batch := self._wait_for_batch()) is not None:
+            rows = self._run(batch)
             with self._changed:
                 self._running_tokens = 0
-                self._free_since = time.monotonic()
-            for entry, row in zip(picked, rows, strict=True):
-                ticket = entry.ticket
-                ticket.rows[entry.place] = row
-                ticket.left -= 1
-                if ticket.left == 0:
-                    with suppress(InvalidStateError):  # the caller may have left in the meantime
-                        ticket.future.set_result(ticket.rows)
+                self._idle_since = time.monotonic()
+            for entry, row in zip(batch, rows, strict=True):
+                request = entry.request
+                request.rows[entry.index] = row
+                request.unfinished -= 1
+                if request.unfinished == 0:
+                    with suppress(InvalidStateError):  # the request may have been cancelled in the meantime
+                        request.future.set_result(request.rows)
 
-    def _next_slice(self) -> list[_Entry] | None:
+    def _wait_for_batch(self) -> list[_Entry] | None:
         with self._changed:
             while True:
-                while self._heap and not self._heap[0][2].waiting:
+                while self._heap and not self._heap[0][2].queued:
                     heapq.heappop(self._heap)
                 if not self._heap:
                     if self._closed:
                         return None
                     self._changed.wait()
                     continue
-                # The first of a burst waits for the others: a moment for those who may come, longer for the announced.
-                moment = self._slice_seconds / 5 if self._expected else self._linger
-                wait = max(self._heap[0][2].ticket.arrived, self._free_since) + moment - time.monotonic()
-                enough = 2 * self._room() if self._expected else SMALLEST_SLICE
-                if wait <= 0 or self._closed or self._waiting_tokens >= enough:
-                    return self._pick()
+                # The first request of a burst waits for the others: briefly in general, longer if they are announced.
+                delay = self._batch_seconds / 5 if self._expected else self._linger
+                wait = max(self._heap[0][2].request.arrived, self._idle_since) + delay - time.monotonic()
+                enough = 2 * self._token_budget() if self._expected else MIN_BATCH_TOKENS
+                if wait <= 0 or self._closed or self._queued_tokens >= enough:
+                    return self._build_batch()
                 self._changed.wait(wait)
 
-    def _room(self) -> float:
-        """Tokens of a slice: what the engine computes in `slice_seconds`, and as much again for every few requests."""
-        seconds = self._slice_seconds * max(1.0, self._waiting_tickets / FEW_REQUESTS)
-        return max(min(seconds * self.rate, LARGEST_SLICE), SMALLEST_SLICE)
+    def _token_budget(self) -> float:
+        """Tokens that the engine computes in `batch_seconds`, scaled up if many requests are queued."""
+        seconds = self._batch_seconds * max(1.0, self._queued_requests / REQUESTS_PER_BATCH)
+        return max(min(seconds * self.rate, MAX_BATCH_TOKENS), MIN_BATCH_TOKENS)
 
-    def _all_but_the_next(self) -> float:
-        """Tokens of what waits, without those that can be computed while the answers of the others travel."""
-        waiting = self._waiting_tokens
-        travelling = self._waiting_tickets * TRAVEL * self.rate  # if all of it were answered now
-        all_but = waiting * waiting / (waiting + travelling)
-        return all_but if waiting - all_but >= SMALLEST_SLICE else waiting
+    def _without_reserve(self) -> float:
+        """Queued tokens minus those that keep the engine busy while the replies of this batch are on their way."""
+        queued = self._queued_tokens
+        on_their_way = self._queued_requests * ROUND_TRIP * self.rate  # if every queued request were answered now
+        rest = queued * queued / (queued + on_their_way)
+        return rest if queued - rest >= MIN_BATCH_TOKENS else queued
 
-    def _pick(self) -> list[_Entry]:
-        room = max(min(self._room(), self._all_but_the_next()), SMALLEST_SLICE)
-        picked: list[_Entry] = []
-        groups: set[tuple[int, ...]] = set()
-        sharing = max(1, self._waiting_tickets)
+    def _build_batch(self) -> list[_Entry]:
+        budget = max(min(self._token_budget(), self._without_reserve()), MIN_BATCH_TOKENS)
+        batch: list[_Entry] = []
+        questions: set[tuple[int, ...]] = set()
+        sharing = max(1, self._queued_requests)
         tokens = 0
-        while self._heap and tokens < room:
+        while self._heap and tokens < budget:
             first = self._heap[0][2]
-            if not first.waiting:
+            if not first.queued:
                 heapq.heappop(self._heap)
                 continue
-            group = self._siblings(first)
-            if picked and tokens + _cost(group) > 2 * room:
+            siblings = self._siblings(first)
+            if batch and tokens + _shared_cost(siblings) > 2 * budget:
                 break
-            for entry in group:
-                cost = len(entry.prompt.ids) - (entry.prompt.prefix if entry.group in groups else 0)
-                if picked and tokens + cost > max(2 * room, WHOLE_QUESTION):
+            for entry in siblings:
+                cost = len(entry.prompt.ids) - (entry.prompt.prefix if entry.question in questions else 0)
+                if batch and tokens + cost > max(2 * budget, QUESTION_TOKENS):
                     break
-                self._take(entry)
-                picked.append(entry)
-                groups.add(entry.group)
+                self._dequeue(entry)
+                batch.append(entry)
+                questions.add(entry.question)
                 tokens += cost
-        self._clock += max(1, tokens // sharing)
+        self._virtual_time += max(1, tokens // sharing)
         self._running_tokens = tokens
-        return picked
+        return batch
 
     def _siblings(self, first: _Entry) -> list[_Entry]:
-        """A prompt, and the others of its question. Of prompts without a question nothing says what they share."""
-        if not first.group:
+        """An entry and the others of its question. Without a question it is unknown what prompts share."""
+        if not first.question:
             return [first]
-        return [first, *(entry for entry in self._groups[first.group].values() if entry is not first)]
+        return [first, *(entry for entry in self._questions[first.question].values() if entry is not first)]
 
-    def _run(self, picked: list[_Entry]) -> list[Row]:
+    def _run(self, batch: list[_Entry]) -> list[Row]:
         started = time.perf_counter()
-        rows = self._computed([entry.prompt for entry in picked])
+        rows = self._compute_rows([entry.prompt for entry in batch])
         seconds = time.perf_counter() - started
-        # A prompt that was refused took no time, which says nothing of the engine's speed.
+        # A rejected prompt takes no time, which says nothing about the engine's rate.
         tokens = 0 if any(isinstance(row, Exception) for row in rows) else self._running_tokens
-        if tokens >= SMALLEST_SLICE // 2:
+        if tokens >= MIN_BATCH_TOKENS // 2:
             self.rate += 0.3 * (tokens / max(seconds, 1e-6) - self.rate)
-        self._observe(Slice(len(picked), len({id(entry.ticket) for entry in picked}), tokens, seconds))
+        self._observe(Batch(len(batch), len({id(entry.request) for entry in batch}), tokens, seconds))
         return rows
 
-    def _computed(self, prompts: list[Prompt]) -> list[Row]:
+    def _compute_rows(self, prompts: list[Prompt]) -> list[Row]:
         try:
             return list(self._compute(prompts))
         except UnreachableError as error:
-            return [error] * len(prompts)  # the engine is elsewhere and does not answer: it is nobody's fault here
+            return [error] * len(prompts)  # a remote engine is down: computing prompts one by one would not help
         except Exception as error:
             if len(prompts) == 1:
                 logger.exception("The engine failed on a prompt of %d tokens.", len(prompts[0].ids))
                 return [error]
-        return [row for prompt in prompts for row in self._computed([prompt])]
+        return [row for prompt in prompts for row in self._compute_rows([prompt])]
 
 
-def _cost(group: list[_Entry]) -> int:
+def _entries(request: PendingRequest, prompts: Sequence[Prompt]) -> list[_Entry]:
+    """The entries of prompts that have something to read. The tokens of a question are charged once per request."""
+    entries: list[_Entry] = []
+    seen: set[tuple[int, ...]] = set()
+    for index, prompt in enumerate(prompts):
+        if prompt.reads:
+            question = prompt.ids[: prompt.prefix]
+            cost = len(prompt.ids) - (prompt.prefix if question in seen else 0)
+            entries.append(_Entry(request, index, prompt, question, cost))
+            if question:
+                seen.add(question)
+    return entries
+
+
+def _shared_cost(siblings: list[_Entry]) -> int:
     """Tokens of prompts that share their question."""
-    own = sum(len(entry.prompt.ids) - entry.prompt.prefix for entry in group)
-    return own + group[0].prompt.prefix
+    own = sum(len(entry.prompt.ids) - entry.prompt.prefix for entry in siblings)
+    return own + siblings[0].prompt.prefix

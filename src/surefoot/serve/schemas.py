@@ -1,8 +1,7 @@
-"""What travels over HTTP: the bodies of requests and replies.
+"""Schemas of requests and replies.
 
-The rule: a body that does not fit its schema is refused as a whole, with the places of its first mistakes, one a list;
-nothing of the request is repeated in the refusal but the names of fields, cut short. No body costs more to refuse than
-to read.
+A body that does not match its schema is rejected as a whole. The error names the first invalid fields, one per list,
+and echoes nothing of the request but field names, truncated. Rejecting a body costs no more than reading it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ONE_OF = {"oneOf": [{"required": ["solution"]}, {"required": ["steps"]}]}
 
 
 def _without_default(schema: JsonDict) -> None:
-    """A field that may be left out, but has no value that could be sent in its stead."""
+    """For an optional field that has no default value that a client could send."""
     del schema["default"]
 
 
@@ -39,14 +38,14 @@ class _Request(BaseModel):
 
 
 class Item(_Request):
-    """A question, and its solution as one text or as a list of steps."""
+    """A question and its solution, as one text or as a list of steps."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=ONE_OF)  # type: ignore[typeddict-item]
 
     question: str
-    solution: str = Field("", description="The solution as the model wrote it.", json_schema_extra=_without_default)
+    solution: str = Field("", description="The solution as one text.", json_schema_extra=_without_default)
     steps: list[str] = Field(
-        [], description="The solution as ready steps.", fail_fast=True, json_schema_extra=_without_default
+        [], description="The solution as a list of steps.", fail_fast=True, json_schema_extra=_without_default
     )
 
     @model_validator(mode="after")
@@ -57,16 +56,16 @@ class Item(_Request):
 
     @property
     def pair(self) -> tuple[str, str | list[str]]:
-        """As `Scorer.score_many` takes it."""
+        """The item as `StepScorer.score_many` takes it."""
         return self.question, self.steps if "steps" in self.model_fields_set else self.solution
 
 
 class _Scoring(_Request):
-    model: str | None = Field(None, description="One of the names that /v1/models lists; needed if it lists several.")
-    split: SplitRule = Field("auto", description="How the steps of a text are found.")
-    closing: bool = Field(True, description="Whether a stated final answer becomes a step of its own.")
-    system: str | None = Field(None, description="Replaces the system message of the model's family.")
-    timeout: Seconds | None = Field(None, description="Seconds after which the answer is no longer wanted.")
+    model: str | None = Field(None, description="A name from /v1/models; required if several models are served.")
+    split: SplitRule = Field("auto", description="How to split a text into steps.")
+    closing: bool = Field(True, description="Whether a stated final answer is a step of its own.")
+    system: str | None = Field(None, description="Replaces the default system message.")
+    timeout: Seconds | None = Field(None, description="Seconds after which the reply is no longer wanted.")
 
     @property
     def read_options(self) -> ReadOptions:
@@ -80,13 +79,13 @@ class ScoreRequest(_Scoring):
     threshold: float | None = Field(
         None,
         allow_inf_nan=False,
-        description="A step is right above it: for first_error and correct_prefix. Without it, what is natural for the "
-        "scale of the model: 0.5 for probabilities, 0 for margins and log-ratios.",
+        description="Scores above this count as correct, for first_error and correct_prefix (default: 0.5; 0 for "
+        "margins and log-ratios).",
     )
 
 
 class RewardItem(Item):
-    """A solution, and the reference answer that recipes with an outcome need."""
+    """An item and its reference answer, which outcome recipes need."""
 
     gold: str | None = None
 
@@ -95,11 +94,11 @@ class RewardRequest(_Scoring):
     """Solutions to reward."""
 
     items: list[RewardItem] = Field(fail_fast=True)
-    recipe: str = Field("seed", description="One of the recipes of surefoot.rewards.reward.")
+    recipe: str = Field("seed", description="A recipe of surefoot.rewards.reward.")
 
 
 class Step(BaseModel):
-    """One step and the probability that it is right."""
+    """A step and its score."""
 
     text: str
     start: int
@@ -108,12 +107,12 @@ class Step(BaseModel):
     status: Literal["scored", "over_length", "not_finite"]
     index: int
     kind: Literal["body", "answer"]
-    spread: float | None = Field(description="How far apart the heads of an ensemble are.")
-    raw: float | None = Field(description="The model's own score, where a calibration made another of it.")
+    spread: float | None = Field(description="The difference between the heads of an ensemble.")
+    raw: float | None = Field(description="The score before calibration.")
 
 
 class Result(BaseModel):
-    """One scored solution: what `SolutionScore.to_dict` gives, and `SolutionScore.from_dict` reads."""
+    """A scored solution: `SolutionScore.to_dict` writes it, `SolutionScore.from_dict` reads it."""
 
     status: Literal["scored", "partial", "unscored"]
     reason: str | None = Field(description="Why a step, or the whole solution, has no score.")
@@ -124,7 +123,9 @@ class Result(BaseModel):
     final: float | None
     product: float | None
     geometric_mean: float | None
-    first_error: int | None = Field(description="-1: no step is wrong. null: an unscored step hides it.")
+    first_error: int | None = Field(
+        description="Index of the first wrong step. -1: no step is wrong. null: unknown, a step is unscored."
+    )
     correct_prefix: float | None
     answer: str | None
     warnings: list[str]
@@ -160,28 +161,30 @@ class RewardReply(BaseModel):
 
 
 class GetRewardRequest(BaseModel):
-    """OpenRLHF's request for rewards. Its recipe, model and the like are parameters of the address."""
+    """A reward request of OpenRLHF. Options such as the recipe and the model are query parameters."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    query: list[str] = Field(description="Prompt and response in one, special tokens kept.", fail_fast=True)
+    query: list[str] = Field(description="Prompt and response as one text, including special tokens.", fail_fast=True)
     prompts: list[str] = Field(fail_fast=True)
     labels: Annotated[list[Label], Field(fail_fast=True)] | None = Field(None, description="Reference answers.")
 
 
 class GetRewardParameters(BaseModel):
-    """What the address of /get_reward may say."""
+    """Query parameters of /get_reward."""
 
     model_config = ConfigDict(extra="forbid")
 
     recipe: str = Field("seed", json_schema_extra={"enum": [*sorted(RECIPES)]})
     model: str | None = None
     split: SplitRule = "auto"
-    missing: float | None = Field(None, allow_inf_nan=False, description="The reward of a sample that has none.")
+    missing: float | None = Field(
+        None, allow_inf_nan=False, description="The reward of a sample without one; otherwise it is null."
+    )
 
 
 class GetRewardReply(BaseModel):
-    """OpenRLHF's reply. A sample without a reward is null, unless the parameter `missing` names a number."""
+    """Rewards as OpenRLHF reads them. A sample without a reward is null, unless `missing` is given."""
 
     rewards: list[float | None]
     scores: list[float | None]
@@ -199,7 +202,7 @@ PROMPTS: JsonDict = {
 
 
 def _prompts(given: Any) -> list[str | list[int]]:
-    """One prompt or several, as a list. A union of lists would cost an error for every element and kind of list."""
+    """Normalizes one prompt or several to a list. A union type would cost one error per element and member."""
     if isinstance(given, str) or _are_ids(given):
         return [given]
     if isinstance(given, list) and (all(isinstance(one, str) for one in given) or all(map(_are_ids, given))):
@@ -212,22 +215,22 @@ def _are_ids(given: Any) -> bool:
 
 
 class PoolingRequest(BaseModel):
-    """vLLM's request for token_classify. Fields that are not named here are ignored, as vLLM does."""
+    """A request for vLLM's `token_classify`. Unknown fields are ignored, as in vLLM."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
     input: Annotated[list[str | list[int]], PlainValidator(_prompts), WithJsonSchema(PROMPTS)] = Field(
-        description="Whole prompts, rendered by the caller: texts, or token ids. One score is read at every marker."
+        description="Whole prompts, rendered by the client, as texts or token ids. Each step marker gives one score."
     )
     model: str | None = None
     task: Literal["token_classify"] | None = None
     encoding_format: Literal["float"] = "float"
     use_activation: Literal[True] | None = None
-    truncate_prompt_tokens: None = Field(None, description="Not offered: cutting a prompt loses steps in silence.")
+    truncate_prompt_tokens: None = Field(None, description="Not supported: truncation would drop steps silently.")
 
 
 class Pooled(BaseModel):
-    """The two classes, wrong and right, at every marker of one prompt."""
+    """The probabilities of wrong and right at each step marker of a prompt."""
 
     index: int
     object: Literal["pooling"] = "pooling"
@@ -235,7 +238,7 @@ class Pooled(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens of the request, shared or not."""
+    """Tokens of the request; shared tokens count each time."""
 
     prompt_tokens: int
     total_tokens: int
@@ -244,7 +247,7 @@ class Usage(BaseModel):
 
 
 class PoolingReply(BaseModel):
-    """vLLM's reply."""
+    """A reply of vLLM's `token_classify`."""
 
     id: str
     object: Literal["list"] = "list"
@@ -255,28 +258,28 @@ class PoolingReply(BaseModel):
 
 
 class ModelCard(BaseModel):
-    """A model that is served."""
+    """A served model."""
 
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: Literal["surefoot"] = "surefoot"
-    max_model_len: int = Field(description="The longest prompt in tokens.")
+    max_model_len: int = Field(description="The maximum prompt length in tokens.")
     family: str
     fingerprint: str = Field(description="A hash of what the model computes: equal fingerprints mean equal scores.")
-    scale: Scale = Field(description="What the scores are.")
-    calibration: str | None = Field(description="The calibration that every score goes through.")
+    scale: Scale = Field(description="What the scores are: probabilities, margins or log-ratios.")
+    calibration: str | None = Field(description="The calibration applied to all scores.")
 
 
 class ModelList(BaseModel):
-    """All of them."""
+    """All served models."""
 
     object: Literal["list"] = "list"
     data: list[ModelCard]
 
 
-class Mistake(BaseModel):
-    """What is wrong, and what to do about it."""
+class ErrorDetail(BaseModel):
+    """What went wrong, and what to do about it."""
 
     type: str
     message: str
@@ -284,23 +287,23 @@ class Mistake(BaseModel):
 
 
 class ErrorReply(BaseModel):
-    """The body of every reply that is not a success."""
+    """The body of every error reply."""
 
-    error: Mistake
+    error: ErrorDetail
 
 
 class Health(BaseModel):
-    """Whether the process is there."""
+    """The status of the service."""
 
     status: str
 
 
-def mistakes(errors: Sequence[Any], shown: int = 5) -> str:
+def summarize_errors(errors: Sequence[Any], shown: int = 5) -> str:
     """The first validation errors in one line: fields and messages, without any text of the request."""
     parts = []
     for one in errors[:shown]:
-        place = ".".join(str(part)[:40] for part in one["loc"] if not str(part).startswith("function-"))
+        field = ".".join(str(part)[:40] for part in one["loc"] if not str(part).startswith("function-"))
         message = one["msg"].removeprefix("Value error, ")
-        parts.append(f"{place}: {message}" if place else message)
+        parts.append(f"{field}: {message}" if field else message)
     more = f" (and {len(errors) - shown} more)" if len(errors) > shown else ""
     return "; ".join(parts) + more

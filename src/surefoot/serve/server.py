@@ -35,13 +35,13 @@ logger = logging.getLogger("surefoot.serve")
 
 KEEP_ALIVE = 75
 BACKLOG = 2048
-GOODBYE = 1
-"""Seconds that uvicorn waits at least for connections once it stops: requests had their time before."""
+MIN_SHUTDOWN_SECONDS = 1
+"""Seconds that uvicorn waits at least for open connections after the drain period."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one process has to do."""
+    """What to serve, and how."""
 
     sources: tuple[ModelSource, ...]
     settings: Settings
@@ -50,12 +50,12 @@ class Plan:
 
 
 def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serves until a signal comes."""
+    """Loads the models and serves them until a signal stops the process."""
     set_up_logging(plan.log_format, plan.log_level)
-    # Texts come one by one, from threads of our own: more threads for each of them would only stand in the way.
+    # Our own threads encode one text at a time. More threads per text would only compete for the cores.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if plan.settings.api_key is None and not _is_loopback(host):
-        logger.warning("Whoever can reach %s can use this service: no key is set. See --api-key.", host)
+        logger.warning("No API key is set: anyone who can reach %s can use this service. See --api-key.", host)
     listener = _listen(host, port)
     address = f"http://{host}:{listener.getsockname()[1]}"
     app = create_app(load_models(plan.sources), plan.settings)
@@ -65,24 +65,25 @@ def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000) -> None:
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=GOODBYE,
+        timeout_graceful_shutdown=MIN_SHUTDOWN_SECONDS,
         ws="none",
         lifespan="on",
     )
-    logger.info("Serving %s at %s (process %d).", ", ".join(app.state.state.services), address, os.getpid())
-    Server(config, app.state.state).run(sockets=[listener])
-    if app.state.state.stuck:
-        logger.error("The time to finish is over, and something is still at work. It is left behind.")
+    state: ServiceState = app.state.service
+    logger.info("Serving %s at %s (process %d).", ", ".join(state.models), address, os.getpid())
+    Server(config, state).run(sockets=[listener])
+    if state.stuck:
+        logger.error("The drain period ended while work was still running. The work is abandoned.")
         logging.shutdown()
         os._exit(1)
 
 
 def load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
-    """The models, under the names that callers see; loaded by a thread that has ended when they are there.
+    """Loads the models in a thread that ends with the loading.
 
-    Every thread that has ever computed keeps a pool of OpenMP threads as long as it lives. With more of those than
-    cores, they sleep at every barrier instead of waiting awake: beside the pool of a main thread that loaded the
-    model, the engine would take twice as long.
+    Each thread that has computed keeps a pool of OpenMP threads as long as it lives. With more of these than cores,
+    they sleep at every barrier instead of spinning: if the main thread kept such a pool, the engine would take twice as
+    long.
     """
     loaded: Future[list[Scorer]] = Future()
 
@@ -104,38 +105,38 @@ def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
 
     scorers = []
     for source in sources:
-        scorer = load(source.place, name=source.served_name, **source.options)
+        scorer = load(source.model, name=source.served_name, **source.options)
         if not isinstance(scorer, Scorer):
             raise OptionError(
-                f"{source.place} is a service already. Serve a folder, a hub id or a vllm+http:// address."
+                f"{source.model} is already a service. Serve a folder, a hub id or a vllm+http:// address."
             )
         scorers.append(scorer)
     return scorers
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which on the first signal lets everybody finish."""
+    """uvicorn's server, which drains on the first signal."""
 
     def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
         super().__init__(config)
-        self._house = state
+        self._state = state
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal starts to drain, the second one ends the process."""
-        if self._house.draining:
-            # As SIGTERM, which uvicorn raises again at the end: after an interrupt Python would wait for our threads.
+        """Starts to drain on the first signal; ends the process on the second one."""
+        if self._state.draining:
+            # uvicorn raises the signal again at the end. After SIGINT, Python would wait for our threads.
             super().handle_exit(signal.SIGTERM, frame)
             self.force_exit = True
             return
-        self._house.draining = True
-        self._house.until = time.monotonic() + self._house.settings.drain_seconds
+        self._state.draining = True
+        self._state.deadline = time.monotonic() + self._state.settings.drain_seconds
 
     async def on_tick(self, counter: int) -> bool:
-        """Leaves when nobody is inside any more, or when the time for it is over."""
-        left = self._house.until - time.monotonic()
-        if self._house.draining and (self._house.inside == 0 or left < 0):
-            # Answers may still be on their way to slow readers.
-            self.config.timeout_graceful_shutdown = max(GOODBYE, math.ceil(min(left, 3600)))
+        """Stops once no request is in flight, or when the drain period is over."""
+        remaining = self._state.deadline - time.monotonic()
+        if self._state.draining and (self._state.in_flight == 0 or remaining < 0):
+            # Replies may still be on their way to slow clients.
+            self.config.timeout_graceful_shutdown = max(MIN_SHUTDOWN_SECONDS, math.ceil(min(remaining, 3600)))
             self.should_exit = True
         return await super().on_tick(counter)
 
@@ -144,9 +145,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (OSError, OverflowError, UnicodeError) as error:  # the last two: no port, and no name of a host
+    except (OSError, OverflowError, UnicodeError) as error:  # the last two: an invalid port or host name
         why = getattr(error, "strerror", None) or error
-        raise OptionError(f"Nothing can listen at {host}:{port}: {why}. Choose another --host or --port.") from error
+        raise OptionError(f"Cannot listen on {host}:{port}: {why}. Choose another --host or --port.") from error
 
 
 def _is_loopback(host: str) -> bool:

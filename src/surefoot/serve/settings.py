@@ -1,7 +1,6 @@
-"""How a service behaves: limits, times, key.
+"""Settings of the service, and the models it serves.
 
-The rule: everything that `surefoot serve` can be told about serving is a field here, with the value it has by default;
-what it is told about loading a model is in `ModelSource`.
+`Settings` holds every option of `surefoot serve` about serving, with its default; `ModelSource` those about loading.
 """
 
 from __future__ import annotations
@@ -17,49 +16,50 @@ from surefoot.errors import OptionError
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model to serve: where it is, under which name, and how it is loaded."""
+    """A model to serve, its name and how to load it."""
 
-    place: str
+    model: str
+    """A folder, a hub id, `mini` or a `vllm+http://` address."""
     name: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    """Passed on to `surefoot.load`."""
+    """Arguments of `surefoot.load`."""
 
     @property
     def served_name(self) -> str:
-        """The name that callers see: never a path of this machine."""
-        folder = Path(self.place).expanduser()
-        return self.name or (folder.resolve().name if folder.is_dir() else self.place)
+        """The name that clients see; never a path on this machine."""
+        folder = Path(self.model).expanduser()
+        return self.name or (folder.resolve().name if folder.is_dir() else self.model)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the service accepts and how long it waits."""
+    """Limits and timeouts of the service, and its API key."""
 
     max_body_bytes: int = 8 << 20
     max_items: int = 1024
-    """Items in one request."""
+    """Items per request."""
     max_item_chars: int = 200_000
-    """Characters of a question and its solution. A longer item is unscored: it would hold up others."""
+    """Characters of a question and its solution. A longer item is unscored: it would block others."""
     max_requests: int = 1024
-    """Requests that are being answered at a time."""
+    """Requests in progress at the same time."""
     queue_tokens: int = 500_000
-    """Tokens that may wait for each model."""
+    """Tokens queued per model."""
     linger: float = 0.003
-    """Seconds that an idle engine waits for company after the first request."""
-    slice_seconds: float = 0.25
-    """How long the engine may be busy before it looks at who else is waiting."""
+    """Seconds that an idle engine waits for more requests to batch."""
+    batch_seconds: float = 0.25
+    """Target duration of a batch: how long a new request waits for the engine at most if few are queued."""
     timeout: float = 600.0
-    """Seconds that a request may take, unless it names fewer."""
+    """Seconds that a request may take; a request can only lower it."""
     drain_seconds: float = 30.0
-    """Seconds that accepted requests get to finish after SIGTERM."""
+    """Seconds that accepted requests have to finish after SIGTERM."""
     api_key: str | None = None
 
     def __repr__(self) -> str:
-        return "Settings(...)"  # a key must not reach a log
+        return "Settings(...)"  # the API key must not reach a log
 
 
 def read_key(where: str) -> str:
-    """The key from a file, or from the environment when `where` is `env`. Never from the command line itself."""
+    """Reads the API key from a file, or from the environment if `where` is `env`."""
     if where == "env":
         key = os.environ.get(KEY_VARIABLE, "")
         source = f"The environment variable {KEY_VARIABLE}"
@@ -68,11 +68,11 @@ def read_key(where: str) -> str:
             key = Path(where).expanduser().read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise OptionError(
-                f"The key file cannot be read ({type(error).__name__}). --api-key takes the path of a file that holds "
-                f"the key, or `env` for the variable {KEY_VARIABLE}; the key itself would be seen by everybody in `ps`."
+                f"The key file cannot be read ({type(error).__name__}). --api-key takes the path of a file with the "
+                f"key, or `env` for the variable {KEY_VARIABLE}; `ps` would show the key itself to every user."
             ) from error
         source = "The key file"
     key = key.strip()
     if not is_key(key):
-        raise OptionError(f"{source} does not hold a key: one word of printable ASCII.")
+        raise OptionError(f"{source} does not contain a key: one word of printable ASCII.")
     return key

@@ -1,7 +1,6 @@
-"""Everything that the routes of one process share: the models, the limits, the numbers.
+"""What the routes of one process share: models, settings, metrics.
 
-The rule: models are there before the state opens and never change; when it is closing, who is inside is served and
-nobody else comes in.
+The set of models never changes. A draining service finishes the requests in flight and accepts no others.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from functools import partial
 from surefoot.errors import OptionError
 from surefoot.scoring.scorer import Scorer
 from surefoot.serve.metrics import Metrics
-from surefoot.serve.model_service import Service
+from surefoot.serve.model_service import ModelService
 from surefoot.serve.settings import Settings
 
-LAST_SECONDS = 2.0
-"""Seconds that the engine gets in any case to end what it computes."""
+MIN_CLOSE_SECONDS = 2.0
+"""Seconds that the engine always gets to finish its current batch."""
 
 
 class ServiceState:
@@ -30,50 +29,50 @@ class ServiceState:
         self.settings = settings
         self.metrics = Metrics()
         self.started = int(time.time())
-        self.inside = 0
-        """Requests that are being answered."""
+        self.in_flight = 0
+        """POST requests in progress."""
         self.draining = False
-        self.until = math.inf
-        """When the time is over, by the monotonic clock, that those inside get to finish."""
+        self.deadline = math.inf
+        """The end of the drain period, on the monotonic clock."""
         self.stuck = False
-        """Whether something was still at work when the process had to end."""
-        self.metrics.in_flight.set_function(lambda: self.inside)
-        self.services: dict[str, Service] = {}
+        """Whether work was still running when the drain period ended."""
+        self.metrics.in_flight.set_function(lambda: self.in_flight)
+        self.models: dict[str, ModelService] = {}
         for scorer in scorers:
-            if scorer.name in self.services:
-                raise OptionError(f"Two models are called {scorer.name!r}. Give one another name: --model NAME=FOLDER.")
-            service = Service(scorer, settings, partial(self.metrics.observe, scorer.name))
-            self.metrics.watch(scorer.name, service.scheduler)
-            self.services[scorer.name] = service
-        if not self.services:
+            if scorer.name in self.models:
+                raise OptionError(f"Two models have the name {scorer.name!r}. Rename one: --model NAME=MODEL.")
+            model = ModelService(scorer, settings, partial(self.metrics.observe, scorer.name))
+            self.metrics.watch(scorer.name, model.scheduler)
+            self.models[scorer.name] = model
+        if not self.models:
             raise OptionError("There is no model to serve.")
 
-    def service(self, name: str | None) -> Service:
-        """The model of that name; without a name, the only one."""
-        if name is None and len(self.services) == 1:
-            return next(iter(self.services.values()))
-        if name not in self.services:
-            problem = "Name the model" if name is None else "There is no model of that name"
-            raise OptionError(f"{problem}: {', '.join(self.services)}.")
-        return self.services[name]
+    def model(self, name: str | None) -> ModelService:
+        """The model with this name; if only one is served, the name may be omitted."""
+        if name is None and len(self.models) == 1:
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            problem = "Name a model" if name is None else "There is no model with that name. Choose one"
+            raise OptionError(f"{problem}: {', '.join(self.models)}.")
+        return self.models[name]
 
     @property
     def ready(self) -> bool:
-        """Whether new work is taken."""
-        return not self.draining and all(service.scheduler.alive for service in self.services.values())
+        """Whether new work is accepted."""
+        return not self.draining and all(model.scheduler.alive for model in self.models.values())
 
     def close(self) -> None:
-        """Finishes what was accepted and ends all threads."""
+        """Finishes accepted requests and ends all threads."""
         self.draining = True
-        for service in self.services.values():
-            service.close()
+        for model in self.models.values():
+            model.close()
 
-    async def close_in_time(self) -> None:
-        """Closes, but waits no longer than until the end of the time to finish."""
-        until = max(self.until, time.monotonic() + LAST_SECONDS)
-        # A thread of its own: the event loop would wait for one of its executor's without any limit.
+    async def close_before_deadline(self) -> None:
+        """Closes, but gives up at the end of the drain period."""
+        deadline = max(self.deadline, time.monotonic() + MIN_CLOSE_SECONDS)
+        # Not a thread of the event loop's executor: the loop would wait for it without a limit.
         closing = threading.Thread(target=self.close, name="surefoot-close", daemon=True)
         closing.start()
-        while closing.is_alive() and time.monotonic() < until:
+        while closing.is_alive() and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         self.stuck = closing.is_alive()

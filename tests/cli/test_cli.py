@@ -222,7 +222,7 @@ def test_nothing_to_score_is_said_before_the_model_is_loaded(
         ("models >&-", "Standard output is closed."),
         ("score <&-", "Standard input is closed."),
         ("score --question q --solution - <&-", "Standard input is closed."),
-        ("score --question q --model 'no model' --solution s > /dev/full", "neither a folder here nor a hub id"),
+        ("score --question q --model 'no model' --solution s > /dev/full", "neither an existing folder nor a hub id"),
     ],
 )
 def test_what_cannot_be_read_or_written_is_a_wrong_call(command: str, message: str) -> None:
@@ -284,7 +284,7 @@ def test_escape_codes_of_a_solution_do_not_reach_the_terminal(scorer: surefoot.S
 
 def test_a_model_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", "--model", "no model", "--question", "q", "--solution", "s"]) == 2
-    assert "neither a folder here nor a hub id" in capsys.readouterr().err
+    assert "neither an existing folder nor a hub id" in capsys.readouterr().err
 
 
 def test_bars_marks_and_colour(scorer: surefoot.Scorer) -> None:
@@ -330,7 +330,7 @@ def test_check_of_a_broken_model(checkpoint: Path, tmp_path: Path, capsys: pytes
     folder = shutil.copytree(checkpoint, tmp_path / "broken")
     (folder / "model.safetensors").write_bytes(b"nothing")
     assert main(["check", str(folder)]) == 2
-    assert "not a whole safetensors file" in capsys.readouterr().err
+    assert "not a complete safetensors file" in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_is_no_error(checkpoint: Path, tmp_path: Path) -> None:

@@ -99,5 +99,5 @@ def test_a_file_cut_short_is_named(small: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(small, tmp_path / "copy")
     found = open_checkpoint(copy)
     (copy / "model.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0nonsense")
-    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+    with pytest.raises(CheckpointError, match="not a complete safetensors file"):
         fingerprint(found)

@@ -247,7 +247,7 @@ def test_best_of_n_from_ready_made_scores(tmp_path: Path, capsys: pytest.Capture
         (["--model", "m", "--split", "omnimath"], "has no split omnimath"),
         (["--model", "m", "--tune-on", "omnimath"], "no such split is read"),
         (["--scores", "nothing"], "line 1: expected `nothing` as a list of numbers"),
-        (["--model", "no model"], "neither a folder here nor a hub id"),
+        (["--model", "no model"], "neither an existing folder nor a hub id"),
         (["--model", "no model", "--draws", "-1"], "draws=-1 cannot be made"),
         (["--model", "no model", "--seed", "-1"], "seed=-1 is below 0"),
         (["--model", "no model", "--cache", "."], "The score cache . is a folder"),

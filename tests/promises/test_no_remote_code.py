@@ -46,7 +46,7 @@ def test_pickles_that_hold_code_are_refused(checkpoint: Path, tmp_path: Path) ->
     with pytest.raises(CheckpointError, match="pytorch_model.bin"):
         load_local(folder)
     torch.save({**tensors, "more": trap}, weights)
-    with pytest.raises(CheckpointError, match="loading it would run code: it is refused"):
+    with pytest.raises(CheckpointError, match="loading it would run code"):
         load_local(folder)
     assert not (tmp_path / "ran").exists()
     # The trap is real: an unguarded load would have sprung it.

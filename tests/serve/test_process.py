@@ -230,7 +230,7 @@ def test_clients_survive_a_killed_service(checkpoint: Path, scorer: surefoot.Sco
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "no model"], "neither a folder here nor a hub id"),
+        (["--model", "no model"], "neither an existing folder nor a hub id"),
         (["--model", "a=b", "--model", "c=d", "--vllm", "http://127.0.0.1:9"], "With --vllm, name one model"),
         (["--vllm", "http://127.0.0.1:9"], "With --vllm, name one model"),
         (["--model", "m", "--vllm", "http://127.0.0.1:9", "--quantize", "nf4"], "so quantize would do nothing"),

@@ -27,7 +27,7 @@ def fingerprint(checkpoint: Checkpoint, **loaded: str) -> str:
     """64 hexadecimal digits. `loaded` are the choices at loading that change scores: dtype, quantisation, family."""
     parts = [json.dumps(checkpoint.config, sort_keys=True).encode(), json.dumps(loaded, sort_keys=True).encode()]
     if checkpoint.adapter is not None:
-        parts.append(json.dumps(checkpoint.adapter[1], sort_keys=True).encode())
+        parts.append(json.dumps(checkpoint.adapter.settings, sort_keys=True).encode())
     for file in checkpoint.files:
         parts += _sample_zip(file) if file.suffix == ".bin" else _sample(file)
     digest = sha256()
@@ -51,7 +51,7 @@ def _sample(file: Path) -> list[bytes]:
             return parts
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{file} is not a whole safetensors file ({error}). Download or copy it again."
+            f"{file} is not a complete safetensors file ({error}). Download or copy it again."
         ) from error
 
 

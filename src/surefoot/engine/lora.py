@@ -1,94 +1,121 @@
-"""LoRA weights on a base model, merged as they are read.
+"""LoRA weights, merged into their base model while it is read.
 
-The rule: W + scale * B @ A, in float32, tensor by tensor, so that the model in memory is an ordinary one. Every tensor
-of the adapter has to find its place, and a kind of adapter that would need more than this sum is refused.
+A merged tensor is W + scale * B @ A in float32, so the model in memory is an ordinary one. Every tensor of the adapter
+must match a tensor of the base, and adapters that need more than this sum are rejected.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from surefoot.engine.checkpoint import AGAIN, Checkpoint, Delta, TensorPlace, list_tensors, open_checkpoint, read_json
-from surefoot.errors import CheckpointError, LoadError
+from surefoot.engine.tensor_files import RETRY, StoredTensor, list_tensors, read_json
+from surefoot.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FACTOR = re.compile(r"(.*)\.lora_(A|B)(?:\.default)?\.weight")
 SAVED = re.compile(r"\.modules_to_save\.default|\.modules_to_save")
-NOT_A_SUM = ("use_dora", "fan_in_fan_out", "alpha_pattern", "layer_replication", "lora_bias", "trainable_token_indices")
-"""Settings under which a layer is more than W + scale * B @ A, or scales differ between layers."""
-LEAVES_THE_BASE = ("gaussian", "eva")
-"""Ways to start by name that take nothing out of the base; PiSSA, OLoRA and their like do."""
+UNSUPPORTED = (
+    "use_dora",
+    "fan_in_fan_out",
+    "alpha_pattern",
+    "layer_replication",
+    "lora_bias",
+    "trainable_token_indices",
+)
+"""Settings with which a layer is more than W + scale * B @ A, or with which scales differ between layers."""
+INITS_KEEPING_BASE = ("gaussian", "eva")
+"""Named initialisations that leave the base weights unchanged. PiSSA, OLoRA and similar ones do not."""
 
 
-def open_adapter(folder: Path, base: str | Path | None = None) -> Checkpoint:
-    """The base that the adapter names, or the one given, with the adapter's weights added as they are read."""
+@dataclass(frozen=True)
+class LoraDelta:
+    """The change of one base tensor: `scale` times the product of two low-rank factors."""
+
+    up: StoredTensor
+    down: StoredTensor
+    scale: float
+
+    def apply(self, tensor: Tensor) -> Tensor:
+        """Return `tensor` plus the change, in float32."""
+        return tensor.float() + self.scale * (self.up.read().float() @ self.down.read().float())
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A folder of LoRA weights whose settings have been checked."""
+
+    folder: Path
+    settings: dict[str, Any]
+
+    @property
+    def base(self) -> str | None:
+        """The base model that the adapter names."""
+        return self.settings.get("base_model_name_or_path") or None
+
+
+def open_adapter(folder: Path) -> Adapter:
+    """Read adapter_config.json and reject anything that is not plain LoRA."""
     settings = read_json(folder / "adapter_config.json")
-    _check_kind(folder, settings)
-    named = base or settings.get("base_model_name_or_path")
-    if not named:
-        raise LoadError(f"{folder} does not say which model its LoRA weights belong to. Say so with base=...")
-    try:
-        whole = open_checkpoint(named)
-    except LoadError as error:
-        raise LoadError(
-            f"The base of the LoRA weights in {folder} was not opened: {error} Or name it: base=..."
-        ) from error
-    if whole.adapter is not None:
-        raise CheckpointError(f"{named} holds LoRA weights too. Merge the two first.")
-    deltas, saved = _sort_out(_weights(folder), settings, whole)
-    return dataclasses.replace(whole, tensors=whole.tensors | saved, deltas=deltas, adapter=(folder, settings))
-
-
-def _check_kind(folder: Path, settings: dict[str, Any]) -> None:
     kind = settings.get("peft_type")
-    more = [name for name in NOT_A_SUM if settings.get(name)]
-    start = settings.get("init_lora_weights")
-    if isinstance(start, str) and start not in LEAVES_THE_BASE:
-        more.append(f"init_lora_weights={start}")
-    if kind != "LORA" or more:
+    unsupported = [name for name in UNSUPPORTED if settings.get(name)]
+    init = settings.get("init_lora_weights")
+    if isinstance(init, str) and init not in INITS_KEEPING_BASE:
+        unsupported.append(f"init_lora_weights={init}")
+    if kind != "LORA" or unsupported:
         raise CheckpointError(
-            f"The adapter in {folder} is {kind or 'of no stated kind'}{' with ' + ', '.join(more) if more else ''}; "
-            "plain LoRA is supported. Merge it into its base with peft and load the result."
+            f"The adapter in {folder} has type {kind or 'unknown'}"
+            f"{' with ' + ', '.join(unsupported) if unsupported else ''}; only plain LoRA is supported. Merge it into "
+            "its base with peft and load the result."
         )
+    return Adapter(folder, settings)
 
 
-def _weights(folder: Path) -> dict[str, TensorPlace]:
+def match_tensors(
+    adapter: Adapter, base: Mapping[str, StoredTensor], base_folder: Path
+) -> tuple[dict[str, LoraDelta], dict[str, StoredTensor]]:
+    """Match the adapter's tensors with those of its base.
+
+    Returns the deltas by the name of the tensor that they change, and the tensors that were trained and saved whole.
+    """
+    factors: dict[str, dict[str, StoredTensor]] = {}
+    saved: dict[str, StoredTensor] = {}
+    saved_modules = adapter.settings.get("modules_to_save") or []
+    for name, tensor in _weights(adapter.folder).items():
+        plain = name.removeprefix("base_model.model.")
+        if match := FACTOR.fullmatch(plain):
+            factors.setdefault(f"{match[1]}.weight", {})[match[2]] = tensor
+        elif any(f".{module}." in f".{plain}" for module in saved_modules):
+            saved[SAVED.sub("", plain)] = tensor
+        else:
+            raise CheckpointError(
+                f"{tensor.file} contains {name}, which is neither a LoRA factor nor a saved module. {RETRY}"
+            )
+    deltas = {}
+    for name, pair in factors.items():
+        if set(pair) != {"A", "B"} or name not in base:
+            raise CheckpointError(
+                f"The LoRA factors of {name} do not match the base {base_folder}: a factor or the tensor is missing."
+            )
+        up, down = pair["B"], pair["A"]
+        rank = down.shape[0]
+        if (up.shape[0], down.shape[1]) != base[name].shape or up.shape[1] != rank:
+            raise CheckpointError(
+                f"The LoRA factors of {name} have shapes {up.shape} and {down.shape}, but the tensor in {base_folder} "
+                f"has shape {base[name].shape}. Check that this is the right base."
+            )
+        scale = float(adapter.settings["lora_alpha"]) / (rank**0.5 if adapter.settings.get("use_rslora") else rank)
+        deltas[name] = LoraDelta(up, down, scale)
+    return deltas, saved
+
+
+def _weights(folder: Path) -> dict[str, StoredTensor]:
     for name in ("adapter_model.safetensors", "adapter_model.bin"):
         if (folder / name).is_file():
             return list_tensors(folder / name)
     raise CheckpointError(f"{folder} has no adapter_model.safetensors. Download the adapter's weights.")
-
-
-def _sort_out(
-    places: dict[str, TensorPlace], settings: dict[str, Any], base: Checkpoint
-) -> tuple[dict[str, Delta], dict[str, TensorPlace]]:
-    """The factors by the tensor that they change, and the tensors that were trained and saved whole."""
-    factors: dict[str, dict[str, TensorPlace]] = {}
-    saved: dict[str, TensorPlace] = {}
-    whole = settings.get("modules_to_save") or []
-    for name, place in places.items():
-        plain = name.removeprefix("base_model.model.")
-        if match := FACTOR.fullmatch(plain):
-            factors.setdefault(f"{match[1]}.weight", {})[match[2]] = place
-        elif any(f".{module}." in f".{plain}" for module in whole):
-            saved[SAVED.sub("", plain)] = place
-        else:
-            raise CheckpointError(f"{place.file} holds {name}, which is neither a LoRA factor nor saved whole. {AGAIN}")
-    deltas = {}
-    for name, pair in factors.items():
-        if set(pair) != {"A", "B"} or name not in base.tensors:
-            raise CheckpointError(
-                f"The LoRA factors of {name} do not fit the base {base.folder}: one is missing there."
-            )
-        up, down = pair["B"], pair["A"]
-        rank = down.shape[0]
-        if (up.shape[0], down.shape[1]) != base.tensors[name].shape or up.shape[1] != rank:
-            raise CheckpointError(
-                f"The LoRA factors of {name} are {up.shape} and {down.shape}, and the tensor in {base.folder} is "
-                f"{base.tensors[name].shape}. Check that it is the right base."
-            )
-        scale = float(settings["lora_alpha"]) / (rank**0.5 if settings.get("use_rslora") else rank)
-        deltas[name] = Delta(up, down, scale)
-    return deltas, saved

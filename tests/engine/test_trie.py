@@ -48,9 +48,9 @@ def test_unpacking_gives_back_every_prompt(group: list[Prompt], budget: int) -> 
 
 @given(prompts(), st.integers(1, 20), st.booleans())
 @settings(max_examples=600)
-def test_packs_have_all_they_need(group: list[Prompt], budget: int, fill: bool) -> None:
-    trie = build_trie(group, budget, fill=fill)
-    if fill:
+def test_packs_have_all_they_need(group: list[Prompt], budget: int, fixed_size: bool) -> None:
+    trie = build_trie(group, budget, fixed_size=fixed_size)
+    if fixed_size:
         assert all(len(pack.ids) == budget for pack in list(trie.packs())[:-1])
     computed: list[int] = []
     inherited: list[int] = []
@@ -61,7 +61,7 @@ def test_packs_have_all_they_need(group: list[Prompt], budget: int, fill: bool) 
             assert list(pack.keys[row]) == ancestors(trie, int(query))
         computed += pack.queries.tolist()
         assert set(pack.reads) <= set(pack.queries)
-        inherited = pack.keys[pack.keep].tolist()
+        inherited = pack.keys[pack.kept].tolist()
     assert computed == list(range(len(trie.ids)))
     assert sorted({int(token) for reads in trie.reads for token in reads}) == [
         int(token) for pack in trie.packs() for token in pack.reads
@@ -104,7 +104,7 @@ def test_a_hand_made_example() -> None:
     first, second = trie.packs()
     assert isinstance(first, Pack)
     assert first.mask().astype(int).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    assert first.keep.tolist() == [0, 1]
+    assert first.kept.tolist() == [0, 1]
     assert second.mask().astype(int).tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [0, 0, 0, 0, 1]]
     assert second.reads.tolist() == [4, 5]
 

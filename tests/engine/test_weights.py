@@ -66,10 +66,10 @@ def test_weights_stored_in_bfloat16_are_computed_in_float32(tmp_path: Path) -> N
         (lambda t: [t.pop(name) for name in list(t) if "layers.1" in name], r"missing: .* and 2 more"),
         (
             lambda t: t.update({"score.2.weight": torch.zeros(1, 64)}),
-            r"wrong shape: score\.2\.weight is \(1, 64\), not",
+            r"wrong shape: score\.2\.weight has shape \(1, 64\), not",
         ),
-        (lambda t: t.update({"v_head.summary.weight": torch.zeros(1, 64)}), r"not expected: v_head\.summary\.weight"),
-        (lambda t: t.update({"lm_headed": torch.zeros(1)}), "not expected: lm_headed"),
+        (lambda t: t.update({"v_head.summary.weight": torch.zeros(1, 64)}), r"unexpected: v_head\.summary\.weight"),
+        (lambda t: t.update({"lm_headed": torch.zeros(1)}), "unexpected: lm_headed"),
     ],
 )
 def test_tensors_that_do_not_fit_are_named(
@@ -200,7 +200,7 @@ def test_wrong_rotary_frequencies_are_caught(checkpoint: Path, monkeypatch: pyte
             self.inv_freq.mul_(1.01)
 
     monkeypatch.setattr(modeling_qwen2, "Qwen2RotaryEmbedding", Garbled)
-    with pytest.raises(CheckpointError, match="rotary frequencies do not follow from config"):
+    with pytest.raises(CheckpointError, match="rotary frequencies do not match config"):
         load_local(checkpoint)
 
 
@@ -215,7 +215,7 @@ def test_rotary_angles_in_low_precision_are_caught(checkpoint: Path, monkeypatch
             return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
     monkeypatch.setattr(modeling_qwen2, "Qwen2RotaryEmbedding", Coarse)
-    with pytest.raises(CheckpointError, match="Rotary angles lose precision"):
+    with pytest.raises(CheckpointError, match="rotary angles lose precision"):
         load_local(checkpoint)
 
 
@@ -260,8 +260,8 @@ def test_settings_that_are_missing_are_named(checkpoint: Path, tmp_path: Path, n
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"use_sliding_window": True, "sliding_window": 128, "max_window_layers": 0}, "sliding windows"),
-        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "dynamic rotary angles"),
+        ({"use_sliding_window": True, "sliding_window": 128, "max_window_layers": 0}, "sliding-window attention"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "dynamic rotary embeddings"),
     ],
 )
 def test_attention_of_another_kind_is_refused(
@@ -333,9 +333,9 @@ def test_a_hub_id_is_downloaded_at_its_revision(checkpoint: Path, monkeypatch: p
     ("options", "message"),
     [
         ({"quantize": "int3"}, "quantize='int3' is not supported. Choose one of: nf4, int8, or None"),
-        ({"dtype": "float8"}, "dtype='float8' is not offered. Choose one of: auto, float32, bfloat16, float16"),
-        ({"device": "tpu"}, "device='tpu' cannot be used here"),
-        ({"attention": "magic"}, "attention='magic' is not offered"),
+        ({"dtype": "float8"}, "dtype='float8' is not supported. Choose one of: auto, float32, bfloat16, float16"),
+        ({"device": "tpu"}, "device='tpu' cannot be used"),
+        ({"attention": "magic"}, "attention='magic' is not supported"),
         ({"attention": "flash_attention_2", "device": "cpu"}, "flash_attention_2.*needs a CUDA device"),
         ({"compile": "maybe"}, "compile='maybe' is not supported"),
         ({"compile": True, "quantize": "int8"}, 'compile=True and quantize="int8" exclude each other'),
@@ -378,7 +378,7 @@ def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: s
     layers = [module for module in small.engine.backbone.modules() if isinstance(module, quantization.NF4Linear)]
     assert len(layers) == 2 * 7
     assert all(layer.state.nested for layer in layers)
-    head = small.engine._read.args[1]
+    head = small.engine.head.tensors
     assert torch.equal(head["score.0.weight"], rounded.head.state_dict()["0.weight"])
     pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
     prompts = [small.family.render(small.tokenizer, question, steps) for question, steps in pairs]
@@ -445,7 +445,7 @@ def test_half_precision_on_the_cpu_works_or_becomes_float32(
 
 
 def test_a_format_that_kills_the_process_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "_announces_amx", lambda: True)
+    monkeypatch.setattr(hardware, "_reports_amx", lambda: True)
     monkeypatch.setattr(hardware, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     hardware.runs_on_cpu.cache_clear()
     try:

@@ -105,7 +105,7 @@ def test_a_session_computes_a_shared_token_once_more_at_most(scorer: surefoot.Sc
 
 def test_in_half_precision_the_head_is_half_too(model: Path, reference: Path) -> None:
     half = load_local(model, dtype="bfloat16", family_options={"reference": str(reference)})
-    (head,) = half.engine._read.args[1].values()
+    (head,) = half.engine.head.tensors.values()
     assert head.dtype == torch.bfloat16
 
 

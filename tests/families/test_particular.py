@@ -43,7 +43,7 @@ def test_an_ensemble_gives_a_spread(tmp_path: Path) -> None:
 
 def test_only_two_rows_of_the_output_layer_are_kept(tmp_path: Path) -> None:
     scorer = load_local(make("math-shepherd-mistral-7b-prm", tmp_path))
-    (head,) = scorer.engine._read.args[1].values()
+    (head,) = scorer.engine.head.tensors.values()
     assert head.shape == (2, 32)
     assert head.untyped_storage().nbytes() == 2 * 32 * 4
     # Mistral's window slides after 4096 tokens; up to there it is ordinary attention.

@@ -171,7 +171,7 @@ def test_compiled(checkpoint: Path, scorer: surefoot.Scorer, caplog: pytest.LogC
 
 def packs(scorer: surefoot.Scorer, items: list[tuple[str, list[str]]]) -> list[Pack]:
     prompts = [scorer.family.render(scorer.tokenizer, *item).cut(4096) for item in items if item[1]]
-    return list(build_trie(prompts, scorer.engine.budget, fill=True).packs())
+    return list(build_trie(prompts, scorer.engine.budget, fixed_size=True).packs())
 
 
 @pytest.mark.parametrize("attention", ["eager", "flex"])

@@ -60,7 +60,7 @@ def test_memory_is_reused(scorer: surefoot.Scorer) -> None:
     session = scorer.session(QUESTION, max_bytes=200 * scorer.engine.token_bytes)
     for number in range(60):
         session.score([[f"try number {number}"]])
-    assert session.caches[0]._store.shape[3] == 200
+    assert session.caches[0].slots_allocated == 200
 
 
 def test_the_branch_used_longest_ago_goes_first(scorer: surefoot.Scorer) -> None:

@@ -547,12 +547,12 @@ def test_settings_that_make_no_sense(change: dict[str, object], message: str) ->
 
 def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    monkeypatch.setattr(loop, "cpu_announces", lambda flag: True)
+    monkeypatch.setattr(loop, "cpu_has_flag", lambda flag: True)
     monkeypatch.setattr(loop, "runs_on_cpu", lambda dtype: True)
     assert loop._precision("auto", cpu) == torch.bfloat16
     monkeypatch.setattr(loop, "runs_on_cpu", lambda dtype: False)
     assert loop._precision("auto", cpu) == loop._precision("bfloat16", cpu) == torch.float32
-    monkeypatch.setattr(loop, "cpu_announces", lambda flag: False)
+    monkeypatch.setattr(loop, "cpu_has_flag", lambda flag: False)
     assert loop._precision("auto", cpu) == torch.float32
     assert loop._precision("auto", torch.device("cuda")) == torch.bfloat16
 

@@ -1,1 +1,1 @@
-"""The engine: weights, attention and forward passes. It knows token ids and positions, no text and no markers."""
+"""The engine: weights, attention and forward passes. It handles token ids and positions; text never gets here."""

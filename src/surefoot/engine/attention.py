@@ -1,10 +1,10 @@
-"""Attention over a trie: each token sees itself and its ancestors.
+"""Attention over a trie: each token attends to itself and its ancestors.
 
-The rule: the stock model calls one of the functions here through transformers' attention interface; no model is
-patched. Keys and values of the tokens that a pack inherits stand in front of its own in `keys_values`, a buffer of all
-layers that is handed to the model as an extra argument, and which the model's own keys and values are written into.
-The fastest implementation that this machine has is chosen at load, or the one that was asked for, or there is an error;
-never another in silence.
+The stock model calls one of these functions through transformers' attention interface; no model is patched.
+`keys_values` is a buffer for all layers that is passed to the model as an extra argument. The keys and values that a
+pack inherits come first in it, followed by the pack's own, which each layer writes into it. The implementation is
+chosen when the model is loaded: the requested one, or the fastest that works on this machine. A requested one that
+cannot run is an error.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ATTENTIONS = ("auto", "flex", "flash_attention_2", "sdpa", "eager")
 
 
 def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -> str:
-    """`auto` is sdpa on the CPU; on CUDA it is flash-attention for packs that share nothing, and FlexAttention."""
+    """Resolve `auto`: sdpa on the CPU; on CUDA FlexAttention, with flash-attention for packs without sharing."""
     if attention not in ATTENTIONS:
-        raise OptionError(f"attention={attention!r} is not offered. Choose one of: {', '.join(ATTENTIONS)}.")
+        raise OptionError(f"attention={attention!r} is not supported. Choose one of: {', '.join(ATTENTIONS)}.")
     obstacle = None
     if attention == "flash_attention_2":
         obstacle = _flash_obstacle(device, dtype)
@@ -41,13 +41,13 @@ def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -
     if device.type != "cuda":
         return "sdpa"
     if obstacle := _flex_obstacle(device):
-        logger.warning("Attention runs as sdpa with a dense mask, because %s.", obstacle)
+        logger.warning("Using sdpa attention with a dense mask, because %s.", obstacle)
         return "sdpa"
     return "flex" if _flash_obstacle(device, dtype) else "flash_attention_2"
 
 
 def _flex_obstacle(device: torch.device) -> str | None:
-    """Why FlexAttention cannot run. On CUDA it is compiled, so one small product is the only proof."""
+    """Why FlexAttention cannot run, if so. On CUDA it is compiled, so only a small test call can tell."""
     try:
         from torch.nn.attention.flex_attention import flex_attention  # noqa: F401
 
@@ -61,15 +61,15 @@ def _flex_obstacle(device: torch.device) -> str | None:
 
 def _flash_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     if device.type != "cuda":
-        return f"it needs a CUDA device, and this is {device.type}"
+        return f"it needs a CUDA device, but the device is {device.type}"
     if dtype not in (torch.float16, torch.bfloat16):
-        return f"it needs float16 or bfloat16, and this is {str(dtype).removeprefix('torch.')}"
+        return f"it needs float16 or bfloat16, but the dtype is {str(dtype).removeprefix('torch.')}"
     return _flash_works(device)
 
 
 def _flash_works(device: torch.device) -> str | None:
     if torch.cuda.get_device_capability(device) < (8, 0):
-        return "it needs an Ampere GPU or a newer one"
+        return "it needs an Ampere or newer GPU"
     try:
         import flash_attn  # noqa: F401
     except ImportError as error:
@@ -78,20 +78,20 @@ def _flash_works(device: torch.device) -> str | None:
 
 
 def register(attention: str) -> str:
-    """Makes an implementation known to transformers, and gives back the name under which it is known there."""
+    """Register an implementation with transformers and return its name there."""
     from transformers import AttentionInterface
 
     function = IMPLEMENTATIONS[attention]
-    # transformers takes every name with "flash" in it for one of its own.
+    # transformers assumes that every name with "flash" in it is one of its own.
     name = f"surefoot_{function.__name__}".replace("flash", "varlen")
     AttentionInterface.register(name, function)
     return name
 
 
 def dense_mask(pack: Pack, rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What each token of the pack sees, as numbers to add: 0 or minus infinity.
+    """The pack's attention mask as an additive bias: 0 or minus infinity.
 
-    Padded to `rows` tokens and `columns` inherited ones. Padding sees itself only, so that no row is empty.
+    It is padded to `rows` tokens and `columns` inherited ones. Padding attends only to itself, so no row is empty.
     """
     seen = torch.zeros(rows, columns + rows, dtype=torch.bool, device="cpu")
     seen[:, columns:].fill_diagonal_(True)
@@ -104,7 +104,7 @@ def dense_mask(pack: Pack, rows: int, columns: int, dtype: torch.dtype, device: 
 
 
 def _with_inherited(module: Any, key: Tensor, value: Tensor, keys_values: Tensor) -> tuple[Tensor, Tensor]:
-    """Writes this layer's keys and values behind the inherited ones, and gives back both together."""
+    """Write this layer's keys and values after the inherited ones and return both together."""
     layer = keys_values[module.layer_idx]
     own = key.shape[2]
     layer[0, :, -own:] = key[0]
@@ -123,10 +123,10 @@ def sdpa(
     keys_values: Tensor,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """torch's own kernels with a dense mask."""
+    """torch's fused kernels with a dense mask."""
     key, value = _with_inherited(module, key, value, keys_values)
     if query.is_cuda:
-        # With a mask, CUDA's fast kernels want as many key heads as query heads.
+        # With a mask, the fast CUDA kernels need as many key heads as query heads.
         key, value = (states.repeat_interleave(query.shape[1] // key.shape[1], 1) for states in (key, value))
     out = functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=key.shape[1] != query.shape[1]
@@ -145,7 +145,7 @@ def eager(
     keys_values: Tensor,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Written out: two products and a softmax."""
+    """A plain implementation: two matrix products and a softmax."""
     key, value = _with_inherited(module, key, value, keys_values)
     groups = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -165,7 +165,7 @@ def flex(
     keys_values: Tensor,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """FlexAttention: blocks in which nothing is seen are never computed. `attention_mask` is a BlockMask."""
+    """FlexAttention: fully masked blocks are never computed. `attention_mask` is a BlockMask."""
     from torch.nn.attention.flex_attention import flex_attention
 
     key, value = _with_inherited(module, key, value, keys_values)
@@ -187,7 +187,7 @@ def flash(
     longest: int = 0,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """flash-attention for a pack that shares nothing: its prompts lie one after the other. FlexAttention otherwise."""
+    """flash-attention for a pack of separate prompts, FlexAttention for one whose prompts share tokens."""
     if sequence_starts is None:
         return flex(module, query, key, value, attention_mask, scaling, keys_values=keys_values, **rest)
     from flash_attn import flash_attn_varlen_func
@@ -209,33 +209,33 @@ IMPLEMENTATIONS = {"sdpa": sdpa, "eager": eager, "flex": flex, "flash_attention_
 
 
 def block_mask(pack: Pack, rows: int, columns: int, device: torch.device) -> Any:
-    """The mask of a pack as a BlockMask, from the trie's inequality; padded as in `dense_mask`."""
+    """The pack's attention mask as a BlockMask, from the trie's inequality; padded as in `dense_mask`."""
     from torch.nn.attention.flex_attention import create_block_mask
 
-    # Padding gets places past the end of the trie, each with an end just behind it: it sees itself, nobody sees it.
+    # Padding gets indices past the end of the trie, each with an end right after it: it is visible only to itself.
     beyond = int(pack.ends.max(initial=0))
-    places = torch.full((columns + rows,), beyond, dtype=torch.long, device="cpu")
-    places[columns:] += torch.arange(rows, device="cpu")
-    ends = places.clone()
+    indices = torch.full((columns + rows,), beyond, dtype=torch.long, device="cpu")
+    indices[columns:] += torch.arange(rows, device="cpu")
+    ends = indices.clone()
     ends[columns:] += 1
     for source, target in ((slice(0, pack.inherited), 0), (slice(pack.inherited, None), columns)):
         count = len(pack.keys[source])
-        places[target : target + count] = torch.from_numpy(pack.keys[source])
+        indices[target : target + count] = torch.from_numpy(pack.keys[source])
         ends[target : target + count] = torch.from_numpy(pack.ends[source])
-    places, ends = places.to(device), ends.to(device)
-    own = places[columns:]
+    indices, ends = indices.to(device), ends.to(device)
+    own = indices[columns:]
 
-    def sees(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        place = own[query]
-        return (places[key] <= place) & (place < ends[key])
+    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        index = own[query]
+        return (indices[key] <= index) & (index < ends[key])
 
-    return create_block_mask(sees, None, None, rows, columns + rows, device=str(device))
+    return create_block_mask(visible, None, None, rows, columns + rows, device=str(device))
 
 
 def sequence_starts(pack: Pack) -> Tensor | None:
-    """Where the prompts of a pack start and the last one ends, if none of them shares a token; else nothing."""
+    """Where each prompt of the pack starts, and where the last one ends; None if any of them share a token."""
     starts = np.flatnonzero(pack.positions == 0)
-    # A prompt that shares nothing starts at position 0 and goes on without a jump.
+    # A prompt without shared tokens starts at position 0 and continues without a jump.
     jumps = np.flatnonzero(np.diff(pack.positions) != 1) + 1
     if pack.inherited or not len(starts) or not np.array_equal(starts[1:], jumps):
         return None

@@ -1,9 +1,9 @@
-"""A short name for what a loaded model computes.
+"""A hash that identifies what a loaded model computes.
 
-The rule: two models with the same fingerprint give the same scores. It covers config.json, the name, type and shape of
-every tensor, blocks of bytes out of every tensor, an adapter's settings, and how the model was loaded. Reading blocks
-instead of everything takes milliseconds for 15 GB; training changes them, a hand edit of a few weights between them
-goes unseen.
+Models with the same fingerprint give the same scores. It covers config.json, the name, type and shape of every tensor,
+blocks of bytes from every tensor, an adapter's settings, and the load options. Sampling blocks instead of reading
+everything takes milliseconds for 15 GB. Training changes the sampled bytes; a manual edit of a few weights between them
+goes unnoticed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCKS = 8
 
 
 def fingerprint(checkpoint: Checkpoint, **loaded: str) -> str:
-    """64 hexadecimal digits. `loaded` are the choices at loading that change scores: dtype, quantisation, family."""
+    """Return 64 hexadecimal digits. `loaded` are the load options that affect scores: dtype, quantisation, family."""
     parts = [json.dumps(checkpoint.config, sort_keys=True).encode(), json.dumps(loaded, sort_keys=True).encode()]
     if checkpoint.adapter is not None:
         parts.append(json.dumps(checkpoint.adapter.settings, sort_keys=True).encode())
@@ -38,7 +38,7 @@ def fingerprint(checkpoint: Checkpoint, **loaded: str) -> str:
 
 
 def _sample(file: Path) -> list[bytes]:
-    """The header of a safetensors file, and blocks spread evenly over each of its tensors."""
+    """The header of a safetensors file, and evenly spaced blocks of each of its tensors."""
     try:
         with file.open("rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
@@ -56,7 +56,7 @@ def _sample(file: Path) -> list[bytes]:
 
 
 def _sample_zip(file: Path) -> list[bytes]:
-    """A pickled file is a zip archive: names, sizes and checksums of its entries, and blocks out of each."""
+    """Names, sizes and checksums of the entries of a pickled file, which is a zip archive, and blocks of each."""
     try:
         with ZipFile(file) as archive, file.open("rb") as stream:
             parts = []
@@ -65,7 +65,7 @@ def _sample_zip(file: Path) -> list[bytes]:
                 parts.append(_blocks(stream, entry.header_offset, entry.compress_size))
             return parts
     except (OSError, BadZipFile) as error:
-        raise CheckpointError(f"{file} is not a whole file of weights ({error}). Download or copy it again.") from error
+        raise CheckpointError(f"{file} is not a complete weight file ({error}). Download or copy it again.") from error
 
 
 def _blocks(stream: BinaryIO, start: int, length: int) -> bytes:

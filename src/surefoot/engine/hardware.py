@@ -1,8 +1,8 @@
-"""What this machine can run: which device, and which number format on it.
+"""Choose the device and the dtype that work on this machine.
 
-The rule: a request that would kill the process is found out beforehand and answered with float32 and a warning. Some
-virtual machines announce AMX and hide the CPUID leaf that describes it; oneDNN then dies of an illegal instruction in
-the first bfloat16 or int8 product. Only running one tells, so a child process does.
+A dtype that would kill the process is detected beforehand and replaced by float32 with a warning. Some virtual machines
+report AMX but hide the CPUID leaf that describes it; oneDNN then crashes with an illegal instruction in the first
+bfloat16 or int8 matrix product. Only trying one can tell, so a child process does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROBE_SECONDS = 120
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """`auto` is CUDA where there is one, else the CPU. A GPU without a number is that of this process."""
+    """Resolve `auto`: CUDA if available, else the CPU. `cuda` without an index means the GPU of this process."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -43,30 +43,30 @@ def choose_device(device: str | torch.device) -> torch.device:
             chosen = torch.device("cuda", gpu_of_this_process())
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
-        raise OptionError(f"device={device!r} cannot be used here: {error}") from error
+        raise OptionError(f"device={device!r} cannot be used: {error}") from error
     return chosen
 
 
 def gpu_of_this_process() -> int:
-    """What LOCAL_RANK says, which launchers set, else the current device.
+    """The GPU given by LOCAL_RANK, which launchers set, else the current device.
 
-    Every thread has a current device of its own, the first one unless told otherwise. So the number is settled once,
-    when a model is loaded.
+    Every thread has its own current device, initially the first one. The index is therefore resolved once, when a model
+    is loaded.
     """
     rank = int(os.environ.get("LOCAL_RANK") or 0)
     return rank if 0 < rank < torch.cuda.device_count() else torch.cuda.current_device()
 
 
 def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 on CUDA and float32 on the CPU. A half precision that kills this CPU becomes float32."""
+    """Resolve `auto`: bfloat16 on CUDA, float32 on the CPU. Half precision that crashes on this CPU becomes float32."""
     name = str(dtype).removeprefix("torch.")
     if name == "auto":
         name = "bfloat16" if device.type == "cuda" else "float32"
     if name not in DTYPES:
-        raise OptionError(f"dtype={name!r} is not offered. Choose one of: auto, {', '.join(DTYPES)}.")
+        raise OptionError(f"dtype={name!r} is not supported. Choose one of: auto, {', '.join(DTYPES)}.")
     if device.type == "cpu" and not runs_on_cpu(name):
         logger.warning(
-            "A product in %s kills the process on this CPU (AMX is announced but broken); using float32.", name
+            "A matrix product in %s crashes on this CPU (it reports AMX, but AMX does not work); using float32.", name
         )
         name = "float32"
     return DTYPES[name]
@@ -74,8 +74,8 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 
 @cache
 def runs_on_cpu(dtype: str) -> bool:
-    """Whether a matrix product in this format survives here. Asked of a child process, where AMX makes it doubtful."""
-    if dtype == "float32" or not _announces_amx():
+    """Whether a matrix product in this dtype works here. If the CPU reports AMX, a child process tries one."""
+    if dtype == "float32" or not _reports_amx():
         return True
     child = [sys.executable, "-c", PROBE, dtype]
     try:
@@ -84,11 +84,11 @@ def runs_on_cpu(dtype: str) -> bool:
         return False
 
 
-def _announces_amx() -> bool:
-    return cpu_announces("amx_tile")
+def _reports_amx() -> bool:
+    return cpu_has_flag("amx_tile")
 
 
-def cpu_announces(flag: str) -> bool:
-    """Whether the kernel lists this ability of the CPU. Where it lists none, the answer is no."""
+def cpu_has_flag(flag: str) -> bool:
+    """Whether /proc/cpuinfo lists this CPU feature; False where that file does not exist."""
     cpuinfo = Path("/proc/cpuinfo")
     return cpuinfo.is_file() and f" {flag}" in cpuinfo.read_text()

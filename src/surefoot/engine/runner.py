@@ -1,8 +1,8 @@
 """Forward passes: prompts in, scores at their read positions out.
 
-The rule: what else is in the call does not change a prompt's scores beyond rounding. One forward pass a pack; hidden
-states are read as soon as a pack is done, and only the keys and values live on that the next pack inherits; no logits
-over the vocabulary are made here. A runner serves one caller at a time: threads wait for each other.
+A prompt's scores do not depend on the other prompts of the call, except for rounding. There is one forward pass per
+pack. Hidden states are read as soon as a pack has run, and only the keys and values that the next pack inherits are
+kept. A runner serves one caller at a time; concurrent threads wait for each other.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from surefoot.errors import CheckpointError, SurefootError
 
 logger = logging.getLogger("surefoot")
 
-Read = Callable[[Tensor, Tensor | None], Tensor]
-"""From float32 hidden states, one row each, to one score or one row of numbers each. The second argument are the
-vocabulary ids that the reads ask for, if they ask for any."""
+Head = Callable[[Tensor, Tensor | None], Tensor]
+"""Maps float32 hidden states, one per row, to one score or one row of numbers each. The second argument holds the
+vocabulary ids whose log-probabilities are read, or is None."""
 
 SMALLEST_BUDGET = 16
 CPU_BUDGET = 512
@@ -36,12 +36,12 @@ COMPILE_TOKENS = 60_000
 
 
 class Runner:
-    """A backbone that runs packs of at most `budget` tokens, fewer where memory does not suffice."""
+    """A backbone that runs packs of at most `budget` tokens, fewer if memory does not suffice."""
 
     def __init__(
         self,
         backbone: nn.Module,
-        read: Read,
+        head: Head,
         *,
         device: torch.device,
         dtype: torch.dtype,
@@ -52,9 +52,9 @@ class Runner:
         self.device = device
         self.dtype = dtype
         self.backbone = backbone
+        self.head = head
         self.attention = attention_name
         self.lock = threading.RLock()
-        self._read = read
         self._embedding = backbone.get_submodule("embed_tokens")
         self._compile = compile
         self._compiled: Callable[..., Any] | None = None
@@ -63,9 +63,9 @@ class Runner:
 
     @torch.inference_mode()
     def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> list[Tensor]:
-        """For each prompt the scores at its reads, on the CPU in float32: one number a read, or one row of numbers.
+        """Compute the scores at each prompt's reads, on the CPU in float32: one number or one row of numbers per read.
 
-        `done` is told, after every pack, for how many more prompts all reads are there.
+        After every pack, `done` is called with the number of prompts that the pack completed.
         """
         found: list[Tensor | None] = [None if prompt.reads else torch.empty(0, device="cpu") for prompt in prompts]
         with self.lock:
@@ -76,75 +76,76 @@ class Runner:
         return [row for row in found if row is not None]
 
     def _run_trie(self, prompts: Sequence[Prompt], done: Callable[[int], None]) -> list[Tensor | None]:
-        """The scores of every prompt, or of those that were finished when memory ran out."""
-        self._compile_if_it_pays(prompts)
-        trie = build_trie(prompts, self.budget, fill=self._compiled is not None)
-        asks = np.unique(np.concatenate(trie.asks))
+        """The scores of every prompt; None for those not completed when memory ran out."""
+        self._compile_if_worthwhile(prompts)
+        trie = build_trie(prompts, self.budget, fixed_size=self._compiled is not None)
+        read_keys = np.unique(np.concatenate(trie.read_keys))
         last_reads = np.sort([tokens.max() for tokens in trie.reads])
         found = [torch.empty(0, device="cpu")]
         inherited: Tensor | None = None
         finished = computed = 0
         for pack in trie.packs():
-            ran = self.run(pack, inherited)
-            if ran is None:
+            result = self.run(pack, inherited)
+            if result is None:
                 break
-            own, inherited = ran
+            own, inherited = result
             if len(own):
                 found.append(own)
             computed = int(pack.keys[-1]) + 1
             before, finished = finished, int(np.searchsorted(last_reads, computed))
             done(finished - before)
-        # Packs read in the order of the trie, so what they found stands in the order of what was asked.
+        # Packs read in the order of the trie, so their scores are in the order of the sorted read keys.
         scores = torch.cat(found[1:] or found)
         rows = [
-            scores[np.searchsorted(asks, own)] if tokens.max() < computed else None
-            for own, tokens in zip(trie.asks, trie.reads, strict=True)
+            scores[np.searchsorted(read_keys, own)] if tokens.max() < computed else None
+            for own, tokens in zip(trie.read_keys, trie.reads, strict=True)
         ]
         if len(trie.ids) > len(prompts[0].ids) or len(prompts[0].reads) > 1:
             for prompt, row in zip(prompts, rows, strict=True):
-                self._read_again_alone(prompt, row)
+                self._recompute_non_finite(prompt, row)
         return rows
 
-    def _read_again_alone(self, prompt: Prompt, scores: Tensor | None) -> None:
-        """Replaces scores that are not finite by what the model gives for that step and no other.
+    def _recompute_non_finite(self, prompt: Prompt, scores: Tensor | None) -> None:
+        """Replace scores that are not finite by what the model computes for that read alone.
 
-        A number that is not finite spreads to every token of its pack: attention weighs what must not be seen with 0,
-        and 0 times infinity is not 0. Only a step that fails by itself may be told so.
+        A non-finite value spreads to every token of its pack: masked attention weights are 0, and 0 times infinity is
+        not 0. Only a step that fails by itself may be reported as not finite.
         """
         if scores is None:
             return
         finite = scores.isfinite().reshape(len(scores), -1).all(1)
-        for place in (~finite).nonzero().flatten().tolist():
-            end = prompt.reads[place] + 1
-            (alone,) = self.scores([Prompt(prompt.ids[:end], (end - 1,), 0, prompt.targets[place : place + 1])])
-            scores[place] = alone[0]
+        for index in (~finite).nonzero().flatten().tolist():
+            end = prompt.reads[index] + 1
+            (alone,) = self.scores([Prompt(prompt.ids[:end], (end - 1,), 0, prompt.targets[index : index + 1])])
+            scores[index] = alone[0]
 
     @torch.inference_mode()
     def run(self, pack: Pack, inherited: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        """One forward pass, given the keys and values that the pack inherits.
+        """Run one forward pass, given the keys and values that the pack inherits.
 
-        Gives the scores at the pack's reads, and the keys and values that it is to keep:
-        [layer, key or value, head, token, size]. Gives nothing when memory did not suffice; the budget is then halved.
+        Returns the scores at the pack's reads, and its kept keys and values: [layer, key or value, head, token, size].
+        Returns None if memory did not suffice; the budget is then halved.
         """
         rows = self._embedding.get_parameter("weight").shape[0]
-        if (largest := int(pack.ids.max())) >= rows:  # on CUDA it would end the process
+        if (largest := int(pack.ids.max())) >= rows:  # on CUDA this would end the process
             raise CheckpointError(
-                f"The tokenizer gives token {largest}, and the model knows {rows}. They do not belong together."
+                f"The tokenizer produced token {largest}, but the model has only {rows} embeddings. They do not belong "
+                "together."
             )
         try:
             return self._forward(pack, inherited)
         except torch.OutOfMemoryError as error:
             problem = str(error)
-        # Outside of the handler, whose traceback would keep the failed pass's tensors alive.
+        # Outside the handler, whose traceback would keep the tensors of the failed pass alive.
         self._shrink(len(pack.ids), problem)
         return None
 
     def _forward(self, pack: Pack, inherited: Tensor | None) -> tuple[Tensor, Tensor]:
         tokens = len(pack.ids)
         fixed = self._compiled is not None and tokens == self.budget
-        # Few widths mean few recompilations. The room between the inherited keys and the pack's own is seen by nobody.
+        # Few widths mean few recompilations. No token attends to the gap between the inherited and the pack's own keys.
         columns = -(-pack.inherited // WIDTH_STEP) * WIDTH_STEP if fixed else pack.inherited
-        keys_values = self._room(columns + tokens)
+        keys_values = self._reserve(columns + tokens)
         keys_values[:, :, :, pack.inherited : columns] = 0
         if inherited is not None:
             keys_values[:, :, :, : pack.inherited] = inherited
@@ -158,17 +159,17 @@ class Runner:
                 keys_values=keys_values,
                 **self._mask(pack, tokens, columns),
             ).last_hidden_state[0]
-            scores = self._scores_at(pack, states)
-        keep = self._tensor(np.where(pack.keep < pack.inherited, pack.keep, pack.keep - pack.inherited + columns))
-        return scores, keys_values[:, :, :, keep]
+            scores = self._read(pack, states)
+        kept = self._tensor(np.where(pack.kept < pack.inherited, pack.kept, pack.kept - pack.inherited + columns))
+        return scores, keys_values[:, :, :, kept]
 
-    def _scores_at(self, pack: Pack, states: Tensor) -> Tensor:
-        """What the head says at the pack's reads."""
+    def _read(self, pack: Pack, states: Tensor) -> Tensor:
+        """Apply the head at the pack's reads."""
         if not len(pack.reads):
             return torch.empty(0, device="cpu")
         reads = self._tensor(np.searchsorted(pack.queries, pack.reads))
         targets = self._tensor(pack.targets) if (pack.targets >= 0).any() else None
-        return self._read(states[reads].float(), targets).cpu()
+        return self.head(states[reads].float(), targets).cpu()
 
     def _tensor(self, indices: Indices) -> Tensor:
         return torch.from_numpy(indices).to(self.device)
@@ -181,34 +182,34 @@ class Runner:
             return {"sequence_starts": starts.to(self.device), "longest": int(starts.diff().max())}
         return {"attention_mask": attention.block_mask(pack, rows, columns, self.device)}
 
-    def _compile_if_it_pays(self, prompts: Sequence[Prompt]) -> None:
-        """Compiles the forward pass when told to, or when the job is long enough to win the time back."""
+    def _compile_if_worthwhile(self, prompts: Sequence[Prompt]) -> None:
+        """Compile the forward pass if requested, or if the job is long enough to recover the compilation time."""
         if self._compiled is not None or self._compile is False:
             return
         if self._compile == "auto":
-            pays = self.device.type == "cpu" and self.dtype != torch.float32
-            if not pays or sum(len(prompt.ids) for prompt in prompts) < COMPILE_TOKENS:
+            worthwhile = self.device.type == "cpu" and self.dtype != torch.float32
+            if not worthwhile or sum(len(prompt.ids) for prompt in prompts) < COMPILE_TOKENS:
                 return
-        logger.warning("Compiling the forward pass. This takes a minute or so, once; compile=False does without.")
+        logger.warning("Compiling the forward pass. This takes about a minute, once. compile=False turns it off.")
         self._compiled = torch.compile(self.backbone)
 
     @property
     def token_bytes(self) -> int:
-        """Memory that the keys and values of one token take."""
+        """The memory that the keys and values of one token take."""
         one = self.new_buffer(1)
         return one.numel() * one.element_size()
 
     def new_buffer(self, tokens: int) -> Tensor:
-        """Room for the keys and values of so many tokens: [layer, key or value, head, token, size]."""
+        """Allocate keys and values for `tokens` tokens: [layer, key or value, head, token, size]."""
         config: Any = self.backbone.config
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         shape = (config.num_hidden_layers, 2, config.num_key_value_heads, tokens, size)
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
-    def _room(self, tokens: int) -> Tensor:
-        """The buffer of keys and values, cut to this many tokens."""
+    def _reserve(self, tokens: int) -> Tensor:
+        """A view of the key-value buffer with room for `tokens` tokens."""
         if self._buffer.shape[3] < tokens:
-            self._buffer = self.new_buffer(0)  # the old one is given back first
+            self._buffer = self.new_buffer(0)  # release the old one first
             self._buffer = self.new_buffer(-(-tokens // 256) * 256)
         return self._buffer[:, :, :, :tokens]
 
@@ -218,17 +219,19 @@ class Runner:
             torch.cuda.empty_cache()
         if self.budget <= SMALLEST_BUDGET:
             raise SurefootError(
-                f"Not even {tokens} tokens at a time fit into memory ({problem}). Lower max_tokens, load the model "
+                f"Not even a pack of {tokens} tokens fits into memory ({problem}). Lower max_tokens, load the model "
                 'with quantize="nf4", or free memory on the device.'
             )
         self.budget = max(SMALLEST_BUDGET, self.budget // 2)
-        logger.warning("Out of memory with %d tokens in a pack; going on with at most %d.", tokens, self.budget)
+        logger.warning(
+            "Out of memory with %d tokens in a pack; continuing with at most %d tokens per pack.", tokens, self.budget
+        )
 
     def _budget(self) -> int:
         """How many tokens a pack may hold.
 
-        On the CPU products are fastest at a few hundred rows, and a dense mask grows with the square. On CUDA a quarter
-        of the free memory is given to a pack's activations and its keys and values.
+        On the CPU, matrix products are fastest at a few hundred rows, and a dense mask grows quadratically. On CUDA a
+        quarter of the free memory is available for a pack's activations and its keys and values.
         """
         if self.device.type != "cuda":
             return CPU_BUDGET

@@ -1,9 +1,9 @@
-"""From a checkpoint to a model in memory that has been checked.
+"""Load a checkpoint into memory and verify the result.
 
-The rule: the backbone is a stock transformers class, filled tensor by tensor. Every tensor that backbone and head
-expect must be in the checkpoint with its shape, and nothing may be left over but what the family declares unused.
-After loading, what transformers derives from the config (rotary frequencies, norm epsilon) is computed again here and
-compared, because a silent slip in either gives finite, wrong scores.
+The backbone is a stock transformers class, filled tensor by tensor. The checkpoint must contain every tensor that the
+backbone and the head expect, with the right shape, and no other tensors except those that the family declares unused.
+What transformers derives from the config (rotary frequencies, norm epsilon) is recomputed and compared, because an
+error in either gives finite but wrong scores.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ logger = logging.getLogger("surefoot")
 
 @dataclass(frozen=True)
 class Weights:
-    """A backbone ready to run, and what is kept of the head's tensors."""
+    """A backbone that is ready to run, and the head's tensors."""
 
     backbone: nn.Module
     head: Mapping[str, Tensor]
     context: int
-    """How many positions the model knows."""
+    """The maximum number of tokens in a prompt."""
 
     @property
     def bytes(self) -> int:
-        """Memory of all weights."""
+        """The memory that all weights take."""
         tensors = [*self.backbone.parameters(), *self.backbone.buffers(), *self.head.values()]
         packed = sum(getattr(module, "packed_bytes", 0) for module in self.backbone.modules())
         return packed + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
@@ -55,13 +55,14 @@ def load_weights(
     device: torch.device,
     attention: str,
     quantize: Quantization | None = None,
-    keep: Callable[[str, Tensor], Tensor] | None = None,
+    reduce_head: Callable[[str, Tensor], Tensor] | None = None,
     head_dtype: torch.dtype = torch.float32,
 ) -> Weights:
-    """Builds the backbone that config.json names, fills it and the head from the checkpoint, and checks both.
+    """Build the backbone that config.json describes, load it and the head from the checkpoint, and verify both.
 
-    `keep` says what of a head tensor is needed; without it, all is. A head tensor may be one of the backbone's too.
-    Embeddings keep the dtype they are stored in, and are cast as they are looked up: no larger copy of them is made.
+    `reduce_head` maps a head tensor's name and value to the part to keep in memory; by default everything is kept. A
+    head tensor may also be a tensor of the backbone. Embeddings keep their stored dtype and are cast after lookup, so
+    no larger copy of them is made.
     """
     config = _transformers_config(checkpoint.config)
     _check_attention_kind(checkpoint)
@@ -81,14 +82,14 @@ def load_weights(
             backbone.set_submodule(path, layer)
             continue
         for name, tensor in tensors.items():
-            kept = tensor.dtype if module is embedding else dtype
-            # A tensor that is already right would stay mapped to the file, and its pages with it.
-            value = tensor.to(device, kept) if tensor.dtype != kept or device.type != "cpu" else tensor.clone()
+            wanted = tensor.dtype if module is embedding else dtype
+            # Without the copy, a tensor that needs no conversion would stay mapped to the file.
+            value = tensor.to(device, wanted) if tensor.dtype != wanted or device.type != "cpu" else tensor.clone()
             setattr(module, name, nn.Parameter(value, requires_grad=False))
     head = {}
     for name in head_shapes:
         tensor = checkpoint.read(name)
-        needed = tensor if keep is None else keep(name, tensor)
+        needed = tensor if reduce_head is None else reduce_head(name, tensor)
         head[name] = needed.to(device, head_dtype, copy=True)
 
     _rebuild_rotary(backbone, config, device)
@@ -102,23 +103,25 @@ def _transformers_config(raw: Mapping[str, Any]) -> PretrainedConfig:
 
     kind = raw.get("model_type")
     if kind not in CONFIG_MAPPING:
-        raise CheckpointError(f"config.json has model_type {kind!r}, which this transformers version does not know.")
-    # auto_map points to code in the repository, which is never run.
+        raise CheckpointError(f"config.json has model_type {kind!r}, which this transformers version does not support.")
+    # auto_map refers to code in the repository, which is never run.
     config: PretrainedConfig = CONFIG_MAPPING[kind].from_dict({k: v for k, v in raw.items() if k != "auto_map"})
     return config
 
 
 def _check_attention_kind(checkpoint: Checkpoint) -> None:
-    """Refuses what the trie cannot do: windows that slide, and rotary angles that depend on the length of the text."""
+    """Reject what a trie cannot express: sliding windows, and rotary angles that depend on the prompt length."""
     if checkpoint.config.get("use_sliding_window"):
-        raise CheckpointError(f"{checkpoint.folder} uses sliding windows in its attention, which is not supported.")
+        raise CheckpointError(f"{checkpoint.folder} uses sliding-window attention, which is not supported.")
     if _rope(checkpoint)[0] in ("dynamic", "longrope"):
-        raise CheckpointError(f"{checkpoint.folder} has {_rope(checkpoint)[0]} rotary angles, which are not supported.")
+        raise CheckpointError(
+            f"{checkpoint.folder} uses {_rope(checkpoint)[0]} rotary embeddings, which are not supported."
+        )
 
 
 def _context(checkpoint: Checkpoint, config: Any) -> int:
-    """How many positions the model knows. Windows that slide are not done here, but up to their width there is nothing
-    to slide: models that have one on are taken that far, and no further."""
+    """The maximum prompt length. Up to its width, a sliding window equals full attention; models that have one are
+    limited to that length."""
     context = int(checkpoint.setting("max_position_embeddings"))
     window = getattr(config, "sliding_window", None)
     if window is None:
@@ -128,7 +131,7 @@ def _context(checkpoint: Checkpoint, config: Any) -> int:
 
 
 def _rope(checkpoint: Checkpoint) -> tuple[str, float]:
-    """The kind of rotary angles and their base, from an old config.json or a new one."""
+    """The type and base of the rotary embeddings, from the old or the new layout of config.json."""
     parameters = checkpoint.config.get("rope_parameters") or checkpoint.config.get("rope_scaling") or {}
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     return str(kind), float(parameters.get("rope_theta") or checkpoint.setting("rope_theta"))
@@ -146,25 +149,25 @@ def _check_tensors(checkpoint: Checkpoint, expected: Mapping[str, tuple[int, ...
     found = checkpoint.tensors
     missing = [name for name in expected if name not in found]
     shapes = [
-        f"{name} is {found[name].shape}, not {shape}"
+        f"{name} has shape {found[name].shape}, not {shape}"
         for name, shape in expected.items()
         if name in found and found[name].shape != shape
     ]
     left_over = [name for name in found if name not in expected and not name.startswith(tuple(unused) or "\0")]
     problems = [
         f"{title}: {', '.join(names[:10])}{f' and {len(names) - 10} more' if len(names) > 10 else ''}"
-        for title, names in (("missing", missing), ("wrong shape", shapes), ("not expected", left_over))
+        for title, names in (("missing", missing), ("wrong shape", shapes), ("unexpected", left_over))
         if names
     ]
     if problems:
         raise CheckpointError(
-            f"The tensors in {checkpoint.folder} are not those of this family. {'; '.join(problems)}. "
-            "Check that it is the PRM's own checkpoint and not its base model, and that it is complete."
+            f"The tensors in {checkpoint.folder} do not match this family. {'; '.join(problems)}. Check that this is "
+            "the PRM's own checkpoint, not its base model, and that it is complete."
         )
 
 
 def _rebuild_rotary(backbone: nn.Module, config: PretrainedConfig, device: torch.device) -> None:
-    """The rotary frequencies are derived, not stored, so the empty backbone has none yet."""
+    """Compute the rotary frequencies, which are derived rather than stored and so missing in the empty backbone."""
     for path, module in list(backbone.named_modules()):
         if "inv_freq" in dict(module.named_buffers(recurse=False)):
             rotary: Any = type(module)
@@ -174,7 +177,7 @@ def _rebuild_rotary(backbone: nn.Module, config: PretrainedConfig, device: torch
 def _check_derived(backbone: nn.Module, checkpoint: Checkpoint, dtype: torch.dtype) -> None:
     left = [name for name, tensor in (*backbone.named_parameters(), *backbone.named_buffers()) if tensor.is_meta]
     if left:
-        raise CheckpointError(f"Not filled after loading: {', '.join(left[:10])}.")
+        raise CheckpointError(f"Still empty after loading: {', '.join(left[:10])}.")
     for path, module in backbone.named_modules():
         epsilon = getattr(module, "variance_epsilon", None)
         if epsilon is not None and epsilon != (stated := checkpoint.setting("rms_norm_eps")):
@@ -184,7 +187,7 @@ def _check_derived(backbone: nn.Module, checkpoint: Checkpoint, dtype: torch.dty
 
 
 def _check_rotary(rotary: Any, checkpoint: Checkpoint, dtype: torch.dtype) -> None:
-    """Compares the frequencies, and the angles they give far into the context, with the formula in float64."""
+    """Compare the frequencies, and the angles at the last position, with the formula in float64."""
     kind, theta = _rope(checkpoint)
     if kind != "default":
         return
@@ -194,7 +197,7 @@ def _check_rotary(rotary: Any, checkpoint: Checkpoint, dtype: torch.dtype) -> No
     found = rotary.inv_freq.to("cpu", torch.float64)
     if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-5, atol=0.0):
         raise CheckpointError(
-            f"The rotary frequencies do not follow from config.json (rope_theta {theta}); scores would be wrong. "
+            f"The rotary frequencies do not match config.json (rope_theta {theta}); scores would be wrong. "
             "Please report this with your transformers version."
         )
     last = int(checkpoint.setting("max_position_embeddings")) - 1
@@ -204,6 +207,6 @@ def _check_rotary(rotary: Any, checkpoint: Checkpoint, dtype: torch.dtype) -> No
     tolerance = 2e-3 if dtype == torch.float32 else 2e-2
     if not torch.allclose(cosine[0, 0].to("cpu", torch.float64), wanted, rtol=0.0, atol=tolerance):
         raise CheckpointError(
-            f"Rotary angles lose precision towards position {last}; scores of long solutions would be wrong. "
+            f"The rotary angles lose precision near position {last}; scores of long solutions would be wrong. "
             "Please report this with your transformers version."
         )

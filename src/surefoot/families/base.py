@@ -92,7 +92,7 @@ class Family(ABC):
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """The head's tensors by name, with their shapes, for a model with this config.json."""
 
-    def keep(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
+    def reduce_head(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
         """What of a head tensor stays in memory: all of it, unless a family needs less."""
         return tensor
 

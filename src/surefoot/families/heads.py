@@ -1,7 +1,4 @@
-"""The head that several families share: two classes, wrong and right, read at a marker by a small MLP.
-
-The rule: Linear, ReLU, Linear on the hidden state of the marker; the score is the probability of the class `right`.
-"""
+"""Heads: the one that several families share, and a family's read-out bound to a model's tensors."""
 
 from __future__ import annotations
 
@@ -15,9 +12,32 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class BoundHead:
+    """A family's read-out together with one model's head tensors.
+
+    This is what the engine calls on hidden states, so it needs to know neither the family nor the tensors:
+
+        head = BoundHead(family, weights.head)
+        scores = head(hidden)
+    """
+
+    family: Family
+    tensors: Mapping[str, Tensor]
+
+    def __call__(self, hidden: Tensor, targets: Tensor | None = None) -> Tensor:
+        """Read float32 hidden states, one per row; `targets` are the token ids whose log-probabilities are read."""
+        if targets is None:
+            return self.family.read(self.tensors, hidden)
+        return self.family.read_targets(self.tensors, hidden, targets)
+
+
 @dataclass(frozen=True)
 class TwoClassFamily(Family):
-    """A family with that head. What is left to say is how it is asked."""
+    """A family with a two-class MLP head: Linear, ReLU, Linear on the marker's hidden state.
+
+    The score is the probability of the second class, "right". Subclasses define the prompt.
+    """
 
     readout = "two-class MLP at the marker"
 
@@ -32,12 +52,12 @@ class TwoClassFamily(Family):
         }
 
     def logits(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
-        """Two numbers a row: for `wrong` and for `right`."""
+        """Two logits per row: wrong and right."""
         from torch.nn.functional import linear, relu
 
         inner = relu(linear(hidden, head["score.0.weight"], head["score.0.bias"]))
         return linear(inner, head["score.2.weight"], head["score.2.bias"])
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
-        """The probability of the second class, `right`."""
+        """The probability of the second class, "right"."""
         return self.logits(head, hidden).softmax(-1)[:, 1]

@@ -36,7 +36,7 @@ class TwoWords(Family):
         """The output layer, of which two rows are kept."""
         return output_layer(config)
 
-    def keep(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
+    def reduce_head(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
         """The rows of the good word and of the bad one."""
         return tensor[[tokenizer.word(self.good), tokenizer.word(self.bad)]]
 

@@ -39,7 +39,7 @@ class Llemma(Family):
         """The output layer, of which the mean row is kept."""
         return output_layer(config)
 
-    def keep(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
+    def reduce_head(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
         """The mean row: the mean of all logits is its product with the hidden state."""
         import torch
 

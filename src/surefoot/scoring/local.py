@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from surefoot.core.calibration import Calibration
 from surefoot.engine.attention import choose_attention
@@ -25,7 +22,8 @@ from surefoot.engine.quantization import require
 from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
-from surefoot.families import Family, PromptTokenizer, find_family
+from surefoot.families import PromptTokenizer, find_family
+from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
 from surefoot.scoring.loading import DEFAULT_MODEL, LoadOptions
 from surefoot.scoring.pipeline import Pipeline
@@ -79,7 +77,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             attention=how,
             quantize=quantize,
             # The tokenizer takes a second to build: a checkpoint that does not fit is refused before.
-            keep=lambda name, tensor: kind.keep(
+            reduce_head=lambda name, tensor: kind.reduce_head(
                 PromptTokenizer.from_folder(*checkpoint.tokenizer_folders), name, tensor
             ),
             head_dtype=number if kind.head_in_model_dtype else torch.float32,
@@ -96,7 +94,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
         )
         runner = Runner(
             weights.backbone,
-            partial(_read, kind, weights.head),
+            BoundHead(kind, weights.head),
             device=where,
             dtype=number,
             attention_name=how,
@@ -107,10 +105,6 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     tokenizer = PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
     pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration)
     return Scorer(pipeline, runners, mark, as_score_cache(options.cache))
-
-
-def _read(family: Family, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor | None) -> Tensor:
-    return family.read(head, hidden) if targets is None else family.read_targets(head, hidden, targets)
 
 
 def as_calibration(given: str | Path | Calibration | None) -> Calibration | None:

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from tqdm import tqdm
 
-from surefoot.engine.hardware import cpu_announces, runs_on_cpu
+from surefoot.engine.hardware import cpu_has_flag, runs_on_cpu
 from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
 from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_questions, encode, merge, plan
@@ -352,7 +352,7 @@ def _precision(name: str, device: torch.device) -> torch.dtype:
         return torch.float32
     if device.type != "cpu":
         return torch.bfloat16
-    if name == "auto" and not cpu_announces("amx_bf16"):
+    if name == "auto" and not cpu_has_flag("amx_bf16"):
         return torch.float32
     if runs_on_cpu("bfloat16"):
         return torch.bfloat16

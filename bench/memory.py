@@ -40,7 +40,7 @@ def reset_peak() -> None:
 
 def measure(folder: Path, *, quantize: bool) -> None:
     import surefoot
-    from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
+    from surefoot.families import FAMILIES, find_goldens
     from surefoot.scoring.loading import load
 
     figures = {"before_gb": resident("VmRSS")}
@@ -54,7 +54,8 @@ def measure(folder: Path, *, quantize: bool) -> None:
     }
     reset_peak()
     started = time.perf_counter()
-    result = scorer.score(CARD_QUESTION, CARD_STEPS)
+    (card,) = find_goldens(FAMILIES["qwen"], "Qwen2.5-Math-PRM-7B")
+    result = scorer.score(card.question, card.steps)
     assert isinstance(result, surefoot.SolutionScore)
     assert result.status == "scored"
     figures |= {"scoring_peak_gb": resident("VmHWM"), "scoring_s": time.perf_counter() - started}

@@ -46,6 +46,10 @@ class MissingDependencyError(LoadError, ImportError):
     """An optional package that the call needs is not installed."""
 
 
+class PluginError(LoadError):
+    """Another package provides something that cannot be used, or whose name is taken."""
+
+
 class CacheError(SurefootError):
     """The score cache cannot be opened, read or written."""
 

@@ -18,10 +18,10 @@ from typing import IO, TextIO
 import pytest
 
 import surefoot
+from helpers.card import CARD_QUESTION, CARD_STEPS
 from surefoot.cli.main import main
 from surefoot.cli.score import BATCH
 from surefoot.display.terminal import show
-from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.scoring.local import load_local
 
 QUESTION = "Tom has 3 bags of 4 apples. How many apples?"

@@ -13,8 +13,10 @@ from surefoot import evaluate
 from surefoot.cli.main import main
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.display.terminal import show
-from surefoot.errors import CheckpointError, OptionError
-from surefoot.families import CATALOG, FAMILIES, find_family, find_in_catalog, with_options
+from surefoot.errors import CheckpointError, LoadError, OptionError
+from surefoot.families import FAMILIES, Golden, find_family, find_models, with_options
+from surefoot.families.catalog import CATALOG
+from surefoot.families.goldens import FILE, find_goldens, read_goldens
 from surefoot.scoring.check import check
 from surefoot.scoring.local import load_local
 
@@ -37,7 +39,7 @@ def test_every_row_names_a_family_and_options_that_it_has() -> None:
         assert row.bytes(nf4=True) < row.bytes(nf4=False)
     assert len({row.id.lower() for row in CATALOG}) == len(CATALOG)
     # The sizes are the published ones: 7.6 billion weights with the output layer, 15.25 GB of files.
-    (seven,) = find_in_catalog("Qwen/Qwen2.5-Math-PRM-7B")
+    (seven,) = find_models("Qwen/Qwen2.5-Math-PRM-7B")
     whole = seven.size.linear + 2 * seven.size.embeddings
     assert whole * 2 == pytest.approx(15.23e9, rel=0.01)
     assert {family.name for family in FAMILIES.values()} == {row.family for row in CATALOG}
@@ -66,10 +68,12 @@ def test_name_then_architecture(model: str, architecture: str, family: str, opti
 
 
 def test_what_cannot_be_told_is_asked_for() -> None:
-    with pytest.raises(CheckpointError, match=r"Qwen2ForCausalLM.*my/own is not known.*family=\.\.\.: actprm, .*versa"):
+    with pytest.raises(
+        CheckpointError, match=r"Qwen2ForCausalLM.*my/own is not in the catalog.*one of: actprm, .*versa"
+    ):
         find_family(["Qwen2ForCausalLM"], model="my/own")
     assert find_family(["Qwen2ForCausalLM"], "versa", model="my/own").name == "versa"
-    with pytest.raises(OptionError, match="known as a model of the family 'shepherd'"):
+    with pytest.raises(OptionError, match="known to belong to the family 'shepherd'"):
         find_family(["MistralForCausalLM"], "llemma", model="peiyi9979/math-shepherd-mistral-7b-prm")
     given = find_family([], model="jinachris/PURE-PRM-7B", options={"separator": "\n\n"})
     assert given == with_options(FAMILIES["trl"], {"separator": "\n\n", "margin": True})
@@ -130,14 +134,37 @@ def test_check_compares_every_published_example(tmp_path: Path, capsys: pytest.C
     assert unnamed.comparisons[0].golden is None
 
 
+@pytest.mark.parametrize("golden", read_goldens(FILE), ids=lambda golden: golden.models[0])
+def test_published_scores_belong_to_one_model(golden: Golden) -> None:
+    (row,) = [row for row in CATALOG if row.id.lower().endswith(golden.models) and row.family == golden.family]
+    assert golden in find_goldens(FAMILIES[golden.family], row.id)
+    assert golden in find_goldens(FAMILIES[golden.family])
+    assert golden not in find_goldens(FAMILIES["mini"])
+
+
+def test_published_scores_are_found_by_name() -> None:
+    """The numbers are those of the model cards."""
+    (card,) = find_goldens(FAMILIES["qwen"], "/models/Qwen2.5-Math-PRM-7B/")
+    assert card.scores == (1.0, 0.1904296875, 0.9765625, 1.0)
+    assert find_goldens(FAMILIES["shepherd"], "Qwen/Qwen2.5-Math-PRM-7B") == ()
+    assert len(find_goldens(FAMILIES["reasoneval"])) == 2
+
+
 @pytest.mark.parametrize(
-    "family", [family for family in FAMILIES.values() if family.goldens], ids=lambda each: each.name
+    ("change", "message"),
+    [
+        ({"scores": [0.5]}, "4 steps and 1 scores"),
+        ({"tolerence": 0.1}, "the fields .*'tolerence'"),
+    ],
 )
-def test_goldens_belong_to_known_models(family: Any) -> None:
-    for golden in family.goldens:
-        rows = [row for row in CATALOG if row.id.lower().endswith(golden.models) and row.family == family.name]
-        assert len(rows) == 1
-        assert len(golden.steps) == len(golden.scores)
+def test_a_file_of_published_scores_that_is_wrong_is_named(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    row = json.loads(FILE.read_text(encoding="utf-8"))[0]
+    file = tmp_path / "goldens.json"
+    file.write_text(json.dumps([row | change]))
+    with pytest.raises(LoadError, match=f"goldens.json: a row has {message}"):
+        read_goldens(file)
 
 
 def test_benchmarks_use_the_natural_threshold(pure: Path) -> None:

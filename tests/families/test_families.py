@@ -15,7 +15,7 @@ import surefoot
 from helpers.small import CASES, Case, change
 from surefoot.core.solution import Solution
 from surefoot.errors import CheckpointError, OptionError
-from surefoot.families import FAMILIES, find_in_catalog
+from surefoot.families import FAMILIES, find_models
 from surefoot.scoring.local import load_local
 
 QUESTION = "Ann has 3 apples and buys 4 more. How many has she?"
@@ -41,7 +41,7 @@ def alone(loaded: Loaded, question: str, steps: list[str]) -> list[float]:
 def test_the_name_tells_the_family(loaded: Loaded) -> None:
     case, _, scorer = loaded
     assert scorer.family.name == case.name
-    (row,) = find_in_catalog(case.model)
+    (row,) = find_models(case.model)
     assert all(getattr(scorer.family, name) == value for name, value in row.options.items())
 
 
@@ -80,7 +80,7 @@ def test_alone_or_together_the_same(loaded: Loaded) -> None:
 
 
 def forgeries(scorer: surefoot.Scorer) -> list[str]:
-    return [*list(scorer.tokenizer._named)[:12], *scorer.family.lookalikes]
+    return [*list(scorer.tokenizer.special_tokens)[:12], *scorer.family.text_markers]
 
 
 def test_text_is_never_structure(loaded: Loaded) -> None:
@@ -118,11 +118,11 @@ def test_another_family_gives_an_error_and_no_number(loaded: Loaded, tmp_path: P
     case, folder, scorer = loaded
     for other in FAMILIES.values():
         if other.name != case.name:
-            with pytest.raises(OptionError, match=f"is known as a model of the family '{case.name}'"):
+            with pytest.raises(OptionError, match=f"is known to belong to the family '{case.name}'"):
                 load_local(folder, family=other.name)
     anonymous = tmp_path / "any name"
     anonymous.symlink_to(folder, target_is_directory=True)
-    options = find_in_catalog(case.model)[0].options
+    options = find_models(case.model)[0].options
     named = load_local(anonymous, family=case.name, family_options=options)
     assert named.score(QUESTION, STEPS).step_scores == scorer.score(QUESTION, STEPS).step_scores
     # What has a head of its own is told by its tensors, under any name.

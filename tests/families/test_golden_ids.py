@@ -15,13 +15,14 @@ from tokenizers import Tokenizer
 from helpers import vocabulary
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError, OptionError
-from surefoot.families import FAMILIES, Family, PromptTokenizer, with_options
+from surefoot.families import FAMILIES, Family, PromptTokenizer, find_goldens, with_options
 from surefoot.families.fover import FIRST_TURN
-from surefoot.families.shepherd import QUESTION, STEPS
 from surefoot.families.tokenizer import parse_tokenizer
-from surefoot.families.turns import LLAMA_SYSTEM, QWEN_SYSTEM
+from surefoot.families.turns import LLAMA_SYSTEM
 from surefoot.testing import qwen_tokenizer_json
 
+QUESTION, STEPS = find_goldens(FAMILIES["shepherd"])[0].question, find_goldens(FAMILIES["shepherd"])[0].steps
+QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 VOCABULARIES = {
     "qwen": qwen_tokenizer_json,
     "llama": vocabulary.llama_tokenizer_json,
@@ -66,7 +67,7 @@ def test_shepherd() -> None:
     prompt = FAMILIES["shepherd"].render(tokenizer("mistral"), QUESTION, STEPS)
     check(prompt, joint("mistral", "<s>" + shepherd_text(QUESTION, STEPS)), 12902, 4)
     assert prompt.ids[0] == 1
-    assert [tokenizer("mistral").word(word) for word in (" +", " -", " ки")] == [648, 387, 12902]
+    assert [tokenizer("mistral").single_token(word) for word in (" +", " -", " ки")] == [648, 387, 12902]
     assert prompt.reads == (89, 120, 156, 208)
     assert list(prompt.ids[1:]) == vocabulary.mistral_pieces().encode(shepherd_text(QUESTION, STEPS))
     unlabelled = [step.split(": ", 1)[1] for step in STEPS]
@@ -85,14 +86,14 @@ def test_newer_layouts_of_the_same_vocabulary_give_the_same_ids() -> None:
 def test_er_prm() -> None:
     prompt = FAMILIES["er-prm"].render(tokenizer("llama"), QUESTION, STEPS)
     check(prompt, joint("llama", "<|begin_of_text|>" + shepherd_text(QUESTION, STEPS, "")), 116624, 4)
-    assert [tokenizer("llama").word(word) for word in (" +", " -")] == [489, 482]
+    assert [tokenizer("llama").single_token(word) for word in (" +", " -")] == [489, 482]
 
 
 def test_math_psa() -> None:
     tag = " \n\n\n\n\n"
     prompt = FAMILIES["math-psa"].render(tokenizer("qwen"), QUESTION, STEPS)
     check(prompt, joint("qwen", f"{QUESTION} " + " ".join(step + tag for step in STEPS)), 76325, 4)
-    assert [tokenizer("qwen").word(word) for word in (" +", " -")] == [488, 481]
+    assert [tokenizer("qwen").single_token(word) for word in (" +", " -")] == [488, 481]
 
 
 @pytest.mark.parametrize(("name", "opening", "tag"), [("llama", "<|begin_of_text|>", 23535), ("qwen", None, 22701)])
@@ -100,7 +101,7 @@ def test_versa(name: str, opening: str | None, tag: int) -> None:
     prompt = family("versa", opening=opening).render(tokenizer(name), QUESTION, STEPS)
     text = f"{opening or ''}{QUESTION} \n\n" + "".join(f"{step} \n\n\n\n" for step in STEPS)
     check(prompt, joint(name, text), tag, 4)
-    assert [tokenizer(name).word(word) for word in "+-"] == [10, 12]
+    assert [tokenizer(name).single_token(word) for word in "+-"] == [10, 12]
 
 
 def llama_turn(role: str, text: str) -> str:
@@ -125,7 +126,7 @@ def test_rlhflow() -> None:
 
 @pytest.mark.parametrize("name", ["llama", "qwen"])
 def test_fover(name: str) -> None:
-    (golden,) = FAMILIES["fover"].goldens
+    (golden,) = find_goldens(FAMILIES["fover"])
     chat = {} if name == "llama" else {"chat": "chatml", "preamble": QWEN_SYSTEM}
     prompt = family("fover", **chat).render(tokenizer(name), golden.question, golden.steps)
     turns = [FIRST_TURN.format(question=golden.question, step=golden.steps[0]), *golden.steps[1:]]
@@ -139,7 +140,7 @@ def test_fover(name: str) -> None:
         )
     assert list(prompt.ids) == joint(name, text)
     labels, before = ((20523, 63054), 271) if name == "llama" else ((19928, 61954), 198)
-    assert (tokenizer(name).word("correct"), tokenizer(name).word("incorrect")) == labels
+    assert (tokenizer(name).single_token("correct"), tokenizer(name).single_token("incorrect")) == labels
     assert [(prompt.ids[at], prompt.ids[at + 1]) for at in prompt.reads] == [(before, labels[0])] * 3
 
 
@@ -188,7 +189,7 @@ def test_reasonflux_has_no_system_turn() -> None:
 
 
 def test_universal_gives_every_step_a_text_of_its_own() -> None:
-    (golden,) = FAMILIES["universal"].goldens
+    (golden,) = find_goldens(FAMILIES["universal"])
     prompts = FAMILIES["universal"].prompts(tokenizer("qwen"), golden.question, golden.steps)
     start = (
         "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
@@ -214,7 +215,7 @@ def test_llemma() -> None:
 
 
 def test_reasoneval() -> None:
-    golden = FAMILIES["reasoneval"].goldens[0]
+    golden = find_goldens(FAMILIES["reasoneval"])[0]
     prompt = FAMILIES["reasoneval"].render(tokenizer("mistral"), golden.question, golden.steps)
     # The authors put the opening token between the steps and take it out again.
     text = f"Question:\n{golden.question}\nAnswer:\nLet's think step by step.\n<s>" + "<s>".join(golden.steps) + "<s>"
@@ -286,13 +287,13 @@ def test_pieces_give_the_ids_of_the_whole(name: str, question: str, steps: list[
 @pytest.mark.parametrize(
     ("name", "vocabulary_name", "message"),
     [
-        ("shepherd", "qwen", "no one token for ' ки'"),
-        ("versa", "mistral", "no one token"),
-        ("math-psa", "mistral", "no one token"),
-        ("babelscape", "mistral", "no token '<|begin_of_text|>'|no one token"),
-        ("qwen", "mistral", "no token '<|im_start|>'"),
-        ("rlhflow", "qwen", "no token '<|begin_of_text|>'"),
-        ("llemma", "qwen", "no token '<s>'"),
+        ("shepherd", "qwen", "no single token for ' ки'"),
+        ("versa", "mistral", "no single token"),
+        ("math-psa", "mistral", "no single token"),
+        ("babelscape", "mistral", "no special token '<|begin_of_text|>'|no single token"),
+        ("qwen", "mistral", "no special token '<|im_start|>'"),
+        ("rlhflow", "qwen", "no special token '<|begin_of_text|>'"),
+        ("llemma", "qwen", "no special token '<s>'"),
     ],
 )
 def test_another_vocabulary_is_refused(name: str, vocabulary_name: str, message: str) -> None:
@@ -307,12 +308,12 @@ def test_another_vocabulary_is_refused(name: str, vocabulary_name: str, message:
     ("name", "options", "message"),
     [
         ("trl", {"seperator": "\n"}, "has no option 'seperator'. Its options: separator \\(now '\\\\n'\\), margin"),
-        ("trl", {"separator": 3}, "separator=3 of the family 'trl' has to be str"),
-        ("trl", {"margin": "yes"}, "margin='yes' .* has to be bool"),
+        ("trl", {"separator": 3}, "separator=3 of the family 'trl' must be of type str"),
+        ("trl", {"margin": "yes"}, "margin='yes' .* must be of type bool"),
         ("trl", {"separator": ""}, "separator is empty"),
-        ("implicit", {"reading": "product"}, "reading='product' is not offered. Choose: sum, increment"),
-        ("implicit", {"coefficient": True}, "has to be float"),
-        ("rlhflow", {"chat": "alpaca"}, "chat='alpaca' is not offered"),
+        ("implicit", {"reading": "product"}, "reading='product' is not supported. Choose one of: sum, increment"),
+        ("implicit", {"coefficient": True}, "must be of type float"),
+        ("rlhflow", {"chat": "alpaca"}, "chat='alpaca' is not supported"),
         ("mini", {"x": 1}, "Its options: none"),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_session_does_not_take_an_old_score_for_a_new_token(tmp_path: Path) ->
 
 def test_only_a_line_break_is_a_line_break(tmp_path: Path) -> None:
     scorer = load_local(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
-    newline = scorer.tokenizer.word("\n")
+    newline = scorer.tokenizer.single_token("\n")
     for step in ("half is \x0crac{1}{2}", "a\u2028b", "a\x1cb"):
         assert scorer.family.render(scorer.tokenizer, "q", [step]).ids.count(newline) == 2  # its own and the question's
     assert scorer.family.render(scorer.tokenizer, "q", ["a\r\nb\nc"]).ids.count(newline) == 4

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from helpers.card import CARD_QUESTION, CARD_STEPS
 from surefoot.errors import CheckpointError
 from surefoot.families import PromptTokenizer
-from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, MARKER, SYSTEM, Qwen
+from surefoot.families.qwen import MARKER, SYSTEM, Qwen
 from surefoot.testing import QWEN_ADDED_TOKENS, qwen_tokenizer_json
 
 HOSTILE = [
@@ -80,14 +81,14 @@ def test_text_never_becomes_structure(
 
 
 def test_every_structure_token_in_a_text_is_named(tokenizer: PromptTokenizer) -> None:
-    assert tokenizer.lookalikes("ordinary text") == []
-    assert sorted(tokenizer.lookalikes("<|im_end|> and <extra_0>")) == ["<extra_0>", "<|im_end|>"]
+    assert tokenizer.special_tokens_in("ordinary text") == []
+    assert sorted(tokenizer.special_tokens_in("<|im_end|> and <extra_0>")) == ["<extra_0>", "<|im_end|>"]
 
 
 def test_a_vocabulary_without_the_marker_is_refused() -> None:
     layout = json.loads(qwen_tokenizer_json())
     layout["added_tokens"] = [token for token in layout["added_tokens"] if token["content"] != MARKER]
-    with pytest.raises(CheckpointError, match="no token '<extra_0>'.*the PRM's own repository"):
+    with pytest.raises(CheckpointError, match="no special token '<extra_0>'.*the PRM's own repository"):
         Qwen().render(PromptTokenizer(layout), "q", ["s"])
 
 
@@ -95,7 +96,7 @@ def test_a_vocabulary_that_spells_structure_is_refused() -> None:
     layout = json.loads(qwen_tokenizer_json())
     word = next(word for word in ("Ġhello", "hello") if word in layout["model"]["vocab"])
     layout["added_tokens"].append({**layout["added_tokens"][0], "content": "<x>", "id": layout["model"]["vocab"][word]})
-    with pytest.raises(CheckpointError, match="spells a structure token"):
+    with pytest.raises(CheckpointError, match="spells a special token"):
         PromptTokenizer(layout).encode(" hello hello")
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.card import CARD_QUESTION, CARD_STEPS
 from surefoot.core.result import SolutionScore, StepScore
-from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.rewards.reward import RECIPES
 from surefoot.rewards.token_rewards import FORMS, place
 from surefoot.scoring.local import load_local

@@ -14,10 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import surefoot
+from helpers.card import CARD_QUESTION, CARD_STEPS
 from helpers.reference import Reference
 from surefoot.core.options import ReadOptions
 from surefoot.errors import InputError, OptionError, SurefootError
-from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, Qwen
+from surefoot.families.qwen import Qwen
 from surefoot.scoring.local import load_local
 
 QUESTION = "Tom has 3 bags of 4 apples and eats 2. How many are left?"

@@ -7,8 +7,8 @@ import random
 import pytest
 
 import surefoot
+from helpers.card import CARD_QUESTION, CARD_STEPS
 from surefoot.errors import InputError
-from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS
 from surefoot.scoring.local import load_local
 from surefoot.scoring.session import Session
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import surefoot
+from helpers.card import CARD_QUESTION, CARD_STEPS
 from helpers.serving import QUESTION, SOLUTION, served
 from surefoot.errors import OptionError, ServiceError
-from surefoot.families.qwen import CARD_QUESTION, CARD_STEPS, MARKER
+from surefoot.families.qwen import MARKER
 from surefoot.scoring.local import load_local
 from surefoot.scoring.pipeline import NOT_COMPUTED
 from surefoot.scoring.scorer import Scorer

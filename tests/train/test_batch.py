@@ -23,7 +23,7 @@ MINI = FAMILIES["mini"]
 
 @pytest.fixture(scope="module")
 def bytes_encoder() -> PromptTokenizer:
-    return PromptTokenizer(json.loads(byte_tokenizer_json(*MINI.own_tokens)))
+    return PromptTokenizer(json.loads(byte_tokenizer_json(*MINI.added_tokens)))
 
 
 def some(count: int, wrong: int, source: str, length: int = 10) -> list[Encoded]:

@@ -14,7 +14,7 @@ from surefoot.families.mini.family import SOLUTION, STEP
 from surefoot.testing import byte_tokenizer_json
 
 MINI = FAMILIES["mini"]
-ENCODER = PromptTokenizer(json.loads(byte_tokenizer_json(*MINI.own_tokens)))
+ENCODER = PromptTokenizer(json.loads(byte_tokenizer_json(*MINI.added_tokens)))
 
 
 def test_the_prompt() -> None:

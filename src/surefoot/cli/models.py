@@ -9,7 +9,7 @@ import argparse
 import json
 from typing import Any
 
-from surefoot.families import CATALOG, FAMILIES, CatalogEntry
+from surefoot.families import CatalogEntry, all_families, all_models, with_options
 
 GB = 1e9
 HEAD = ("model", "family", "scale", "context", "bf16", "nf4", "F1", "licence")
@@ -29,7 +29,7 @@ ABOUT = (
 
 
 def _models(options: argparse.Namespace) -> int:
-    rows = [facts(known) for known in CATALOG]
+    rows = [facts(known) for known in all_models()]
     if options.json:
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
@@ -39,17 +39,16 @@ def _models(options: argparse.Namespace) -> int:
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     print("\nMemory in GB, about. - is not published. What is read, by family:")
-    for name in sorted({row["family"] for row in rows}):
-        print(f"  {name:<11} {FAMILIES[name].readout}")
+    for name, family in sorted(all_families().items()):
+        print(f"  {name:<11} {family.readout}")
     return 0
 
 
 def facts(known: CatalogEntry) -> dict[str, Any]:
     """One model as plain data."""
     from surefoot.evaluate.published import published_processbench
-    from surefoot.families import with_options
 
-    family = with_options(FAMILIES[known.family], known.options)
+    family = with_options(all_families()[known.family], known.options)
     published = published_processbench(known.id)
     return {
         "id": known.id,

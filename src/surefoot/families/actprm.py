@@ -1,7 +1,7 @@
-"""ActPRM and ActPRM-X: 32 small heads that vote.
+"""ActPRM and ActPRM-X: an ensemble of 32 small heads.
 
-The rule: a ChatML conversation in which the marker closes every step, as Qwen's, with a system message of its own; at
-each marker 32 MLPs give a probability each. The score is their mean, the spread their standard deviation.
+The prompt is a ChatML conversation with the marker after every step, as for Qwen, with a different system message. At
+each marker, each of the 32 MLPs gives a probability. The score is their mean, the spread their standard deviation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family, StepValue, config_int
-from surefoot.families.chat import chatml_marked
+from surefoot.families.chat import chatml_with_markers
 from surefoot.families.qwen import MARKER
 from surefoot.families.tokenizer import PromptTokenizer
 
@@ -28,19 +28,19 @@ INNER = 128
 
 @dataclass(frozen=True)
 class ActPRM(Family):
-    """Qwen's conversation, an ensemble as the head."""
+    """Qwen's prompt with an ensemble head."""
 
     name = "actprm"
     readout = "32 MLPs at the marker, mean and spread"
     architectures = ("Qwen2ForEnsemblePRM",)
     unused_tensors = ("lm_head.", "score.reg_model.")
-    width = 2
+    values_per_read = 2
 
     default_system: str | None = SYSTEM
     marker: str = MARKER
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """Three layers for each of the heads."""
+        """Three layers per head."""
         heads = config_int(config, "num_ensemble")
         sizes = {"nn1": (config_int(config, "hidden_size"), INNER), "nn2": (INNER, INNER), "nn_out": (INNER, 1)}
         weights = {f"score.model.{name}.weight": (heads, *size) for name, size in sizes.items()}
@@ -49,9 +49,10 @@ class ActPRM(Family):
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """The assistant's turn stays open; steps have no white space around them."""
+        """The assistant's turn stays open, and steps are stripped of surrounding white space."""
         system = self.default_system if system is None else system
-        return chatml_marked(tokenizer, system, question, [step.strip() for step in steps], self.marker, closed=False)
+        stripped = [step.strip() for step in steps]
+        return chatml_with_markers(tokenizer, system, question, stripped, self.marker, close_turn=False)
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """Mean and standard deviation over the heads."""
@@ -66,5 +67,5 @@ class ActPRM(Family):
         return torch.stack([votes.mean(0), votes.std(0)], -1)
 
     def combine(self, prompt: Prompt, values: Tensor) -> list[StepValue]:
-        """The mean is the score."""
+        """The mean is the score, the standard deviation the spread."""
         return [StepValue(mean, spread) for mean, spread in values.tolist()]

@@ -1,7 +1,7 @@
-"""What a PRM family is: how it is asked, which tensors it has, and how its answer is read.
+"""The interface of a PRM family: its prompt, its head tensors and its read-out.
 
-The rule: a family knows text, token ids and its head; it knows nothing of batches, devices or files. Its fields are its
-options: what differs between checkpoints that are otherwise alike, and what is not known for certain.
+A family handles text, token ids and head tensors. It knows nothing about batches, devices or files. Its dataclass
+fields are its options: what differs between otherwise identical checkpoints, and what is not known for certain.
 """
 
 from __future__ import annotations
@@ -11,32 +11,21 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
 from surefoot.errors import CheckpointError, OptionError
+from surefoot.families.catalog import CatalogEntry
 from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Golden:
-    """Published scores of one example: what `surefoot check` compares with."""
-
-    models: tuple[str, ...]
-    """Lower-case endings of the model names that the scores belong to."""
-    question: str
-    steps: tuple[str, ...]
-    scores: tuple[float, ...]
-    tolerance: float
-    source: str
-
-
 class StepValue(NamedTuple):
-    """What is known of one step."""
+    """The score of one step and, if the model gives one, its spread."""
 
     score: float
     spread: float | None = None
@@ -44,24 +33,27 @@ class StepValue(NamedTuple):
 
 @dataclass(frozen=True)
 class Family(ABC):
-    """The contract that each file in this folder fulfils."""
+    """The interface that every family implements. docs/adding-a-family.md has an example."""
 
     name: ClassVar[str]
     readout: ClassVar[str]
-    """In a few words, what is read and where."""
+    """What is read and where, in a few words."""
     architectures: ClassVar[tuple[str, ...]] = ()
-    """`architectures` entries of config.json that mean this family and no other."""
+    """`architectures` entries in config.json that identify this family and no other."""
     backbone_prefix: ClassVar[str] = "model."
-    """What the backbone's tensor names start with in the checkpoint."""
+    """The prefix of the backbone's tensor names in the checkpoint."""
     unused_tensors: ClassVar[tuple[str, ...]] = ()
-    """Prefixes of tensors that a checkpoint may hold and nobody needs."""
-    own_tokens: ClassVar[tuple[str, ...]] = ()
-    """Structure tokens that the vocabulary of a base model lacks, and that training adds."""
-    goldens: ClassVar[tuple[Golden, ...]] = ()
-    width: ClassVar[int] = 1
-    """How many numbers a read gives."""
+    """Prefixes of tensors that a checkpoint may contain and that are not loaded."""
+    added_tokens: ClassVar[tuple[str, ...]] = ()
+    """Special tokens that base models lack and that training adds to the vocabulary."""
+    values_per_read: ClassVar[int] = 1
+    """How many numbers each read returns."""
     head_in_model_dtype: ClassVar[bool] = False
-    """Keep the head in the model's number format: for heads as large as the vocabulary. Others are float32."""
+    """Keep the head in the model's dtype, for heads as large as the vocabulary. Other heads are float32."""
+    models: ClassVar[tuple[CatalogEntry, ...]] = ()
+    """The models of a family from another package. Those of built-in families are listed in `catalog.CATALOG`."""
+    golden_file: ClassVar[Path | None] = None
+    """The published scores of a family from another package: a JSON file, see `goldens`."""
 
     def identity(self) -> str:
         """The name and all options as JSON: the family's part of the fingerprint that keys caches and calibrations.
@@ -75,36 +67,36 @@ class Family(ABC):
 
     @property
     def scale(self) -> Scale:
-        """What a score of this family is."""
+        """The scale of the scores."""
         return "probability"
 
     @property
-    def second_model(self) -> str | None:
-        """The model that is asked the same besides this one, where a family needs two."""
+    def reference_model(self) -> str | None:
+        """A second model that reads the same prompts, for families that compare two models."""
         return None
 
     @property
-    def lookalikes(self) -> tuple[str, ...]:
-        """Ordinary text that this family uses as structure. A step that holds it is reported."""
+    def text_markers(self) -> tuple[str, ...]:
+        """Ordinary text that this family uses to mark steps. A step that contains it gets a warning."""
         return ()
 
     @abstractmethod
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """The head's tensors by name, with their shapes, for a model with this config.json."""
+        """The names and shapes of the head's tensors in a checkpoint with this config.json."""
 
     def reduce_head(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
-        """What of a head tensor stays in memory: all of it, unless a family needs less."""
+        """The part of a head tensor to keep in memory; by default all of it."""
         return tensor
 
     def step_marker(self) -> str | None:
-        """The structure token at which every score is read, in families that have one."""
+        """The special token at which every score is read, if the family has one."""
         return None
 
     @abstractmethod
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """The exact ids that the model was trained to read. `system` replaces the family's own system message."""
+        """Build exactly the token ids that the model was trained on. `system` replaces the default system message."""
 
     def prompts(
         self,
@@ -114,47 +106,50 @@ class Family(ABC):
         system: str | None = None,
         limit: int | None = None,
     ) -> tuple[Prompt, ...]:
-        """The prompts of one solution, whose reads in their order are those of its steps: one, unless every step needs
-        a text of its own. Of a prompt with more tokens than `limit` it only matters that it has."""
+        """The prompts of one solution, whose reads, in order, are those of its steps.
+
+        There is one prompt, unless every step needs its own. Once a prompt exceeds `limit` tokens, its content and that
+        of the following ones no longer matter.
+        """
         return (self.render(tokenizer, question, steps, system),)
 
     @abstractmethod
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
-        """From float32 hidden states at the read positions, one row each, to one score or `width` numbers each."""
+        """Map float32 hidden states at the read positions, one per row, to one score or `values_per_read` numbers."""
 
     def read_targets(self, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor) -> Tensor:
-        """The same for reads that ask for a token."""
-        raise NotImplementedError(f"{self.name} asks for no token")
+        """Like `read`, for reads that have a target token."""
+        raise NotImplementedError(f"The prompts of {self.name} have no target tokens")
 
     def combine(self, prompt: Prompt, values: Tensor) -> list[StepValue]:
-        """From the numbers at a prompt's reads to the value of each of its steps."""
+        """Turn the numbers at a prompt's reads into one value per step."""
         return [StepValue(value) for value in values.tolist()]
 
-    def refuse_system(self, system: str | None) -> None:
-        """For families that never saw a system message."""
+    def reject_system(self, system: str | None) -> None:
+        """Raise `OptionError` if there is a system message: for families trained without one."""
         if system is not None:
-            raise OptionError(f"The family {self.name!r} has no system message. Leave `system` out.")
+            raise OptionError(f"The family {self.name!r} has no system message. Omit `system`.")
 
 
 F = TypeVar("F", bound=Family)
 
 
 def with_options(family: F, options: Mapping[str, Any]) -> F:
-    """The family with some of its options changed."""
+    """Return the family with some of its options changed."""
     known = {field.name: field for field in dataclasses.fields(family)}
     unknown = [name for name in options if name not in known]
     if unknown:
         listed = ", ".join(f"{name} (now {getattr(family, name)!r})" for name in known) or "none"
         raise OptionError(f"The family {family.name!r} has no option {unknown[0]!r}. Its options: {listed}.")
     for name, value in options.items():
-        wanted = known[name].type
-        if not _fits(value, str(wanted)):
-            raise OptionError(f"The option {name}={value!r} of the family {family.name!r} has to be {wanted}.")
+        expected = known[name].type
+        if not _matches(value, str(expected)):
+            raise OptionError(f"The option {name}={value!r} of the family {family.name!r} must be of type {expected}.")
     return dataclasses.replace(family, **options) if options else family
 
 
-def _fits(value: Any, annotation: str) -> bool:
-    """Whether a value is of the kind that a field's annotation names: str, bool, int, float, None, and their unions."""
+def _matches(value: Any, annotation: str) -> bool:
+    """Whether a value matches a field's annotation: str, bool, int, float, None and unions of these."""
     kinds: dict[str, tuple[type, ...]] = {
         "str": (str,),
         "bool": (bool,),
@@ -169,8 +164,8 @@ def _fits(value: Any, annotation: str) -> bool:
 
 
 def config_int(config: Mapping[str, Any], name: str) -> int:
-    """A number that config.json has to state."""
+    """Return an integer that config.json must contain."""
     value = config.get(name)
     if not isinstance(value, int):
-        raise CheckpointError(f"config.json has to state {name!r} as a number, and says {value!r}.")
+        raise CheckpointError(f"config.json must set {name!r} to a number, but it is {value!r}.")
     return value

@@ -1,7 +1,7 @@
-"""A prompt in the making: structure tokens and pieces of text, one after the other.
+"""Builds prompts from special tokens and pieces of text.
 
-The rule: the pieces are encoded one by one, so no text can merge with structure or spell it. Reads are put where the
-family says, never searched for in the ids.
+Pieces are encoded one by one, so text can neither merge with special tokens nor spell them. Reads are placed where the
+family says and never searched for in the ids.
 """
 
 from __future__ import annotations
@@ -16,84 +16,100 @@ from surefoot.families.tokenizer import PromptTokenizer
 
 @dataclass
 class _Part:
-    """A token, or a text with the way it is encoded, and what is read there."""
+    """A token, or a piece of text, and what to read there."""
 
     token: int | None = None
     text: str = ""
-    opens: bool = False
-    read: bool = False
-    asked: bool = False
+    starts_text: bool = False
+    logprobs: bool = False
     question: str | None = None
+    read: bool = False
 
 
 class PromptBuilder:
-    """Collects parts, then makes the prompt of them."""
+    """Collects the parts of a prompt, then encodes them.
 
-    def __init__(self, tokenizer: PromptTokenizer) -> None:
+    builder = PromptBuilder(tokenizer)
+    builder.text("Question: 1 + 1?", starts_text=True)
+    builder.end_question()
+    builder.text("It is 2.")
+    builder.token("<|im_end|>")
+    builder.read()
+    prompt = builder.build()
+    """
+
+    def __init__(self, tokenizer: PromptTokenizer, bos: str | None = None) -> None:
+        """Start a prompt, with the special token `bos` if there is one."""
         self.tokenizer = tokenizer
         self._parts: list[_Part] = []
         self._step_ends: list[int] = []
+        if bos is not None:
+            self.token(bos)
 
-    def token(self, token: str | int, *, asked: bool = False) -> None:
-        """A structure token by name, or any token by id."""
+    def token(self, token: str | int, *, logprobs: bool = False) -> None:
+        """Append a special token by name, or any token by id."""
         number = self.tokenizer.token(token) if isinstance(token, str) else token
-        self._parts.append(_Part(token=number, asked=asked))
+        self._parts.append(_Part(token=number, logprobs=logprobs))
 
-    def text(self, text: str, *, opens: bool = False, asked: bool = False, question: str | None = None) -> None:
-        """A piece of text. It goes on from what stands before it, unless it `opens` a text of its own.
+    def text(
+        self, text: str, *, starts_text: bool = False, logprobs: bool = False, question: str | None = None
+    ) -> None:
+        """Append a piece of text.
 
-        Of an `asked` piece the log-probability of every token is read. `question` is what the piece begins with, if
-        that is the end of the part which all solutions of a question share.
+        With `starts_text` it is encoded as the start of a text: some tokenizers put a space in front of it. With
+        `logprobs`, the log-probability of each of its tokens is read. `question` is the leading part of `text` that
+        belongs to the prefix shared by all solutions of a question, if that prefix ends inside this piece.
         """
-        self._parts.append(_Part(text=text, opens=opens, asked=asked, question=question))
+        self._parts.append(_Part(text=text, starts_text=starts_text, logprobs=logprobs, question=question))
 
-    def question_ends(self) -> None:
-        """All solutions of the question share what stands here so far."""
+    def end_question(self) -> None:
+        """Mark the end of the prefix that all solutions of the question share."""
         self._parts.append(_Part(question=""))
 
     def read(self) -> None:
-        """The score of a step is read at the last token so far."""
+        """Read the score of a step at the last token so far."""
         self._parts[-1].read = True
 
-    def step_ends(self) -> None:
-        """The asked tokens since the last step belong to one step."""
+    def end_step(self) -> None:
+        """Assign the log-probabilities read since the previous step to one step."""
         self._step_ends.append(len(self._parts))
 
-    def prompt(self) -> Prompt:
-        """The whole, encoded."""
+    def build(self) -> Prompt:
+        """Encode the parts and return the prompt."""
         encoded = self._encoded()
         ids: list[int] = []
         reads: list[int] = []
         targets: list[int] = []
         ends: list[int] = []
         prefix: int | None = None
-        ending = Counter(self._step_ends)
+        steps_ending = Counter(self._step_ends)
         for number, part in enumerate(self._parts, start=1):
             piece = next(encoded)
             if part.question is not None:
-                (asked,) = (
-                    self.tokenizer.encode(part.question) if part.opens else self.tokenizer.encode_more(part.question)
-                )
-                prefix = len(ids) + _common(asked, piece)
-            if part.asked:
+                encode = self.tokenizer.encode if part.starts_text else self.tokenizer.encode_continuation
+                (question_ids,) = encode(part.question)
+                prefix = len(ids) + _common_prefix(question_ids, piece)
+            if part.logprobs:
                 reads += range(len(ids) - 1, len(ids) + len(piece) - 1)
                 targets += piece
             ids += piece
             if part.read:
                 reads.append(len(ids) - 1)
-            ends += [len(reads)] * ending[number]
+            ends += [len(reads)] * steps_ending[number]
         return Prompt(tuple(ids), tuple(reads), len(ids) if prefix is None else prefix, tuple(targets), tuple(ends))
 
     def _encoded(self) -> Iterator[list[int]]:
-        """The ids of every part, with two calls of the tokenizer."""
-        opening = iter(self.tokenizer.encode(*(part.text for part in self._parts if part.opens)))
-        more = iter(self.tokenizer.encode_more(*(part.text for part in self._parts if not part.opens)))
+        """The ids of every part, with only two calls of the tokenizer."""
+        starts = iter(self.tokenizer.encode(*(part.text for part in self._parts if part.starts_text)))
+        continuations = iter(
+            self.tokenizer.encode_continuation(*(part.text for part in self._parts if not part.starts_text))
+        )
         for part in self._parts:
-            piece = next(opening if part.opens else more)
+            piece = next(starts if part.starts_text else continuations)
             yield piece if part.token is None else [part.token]
 
 
-def _common(one: list[int], other: list[int]) -> int:
+def _common_prefix(one: list[int], other: list[int]) -> int:
     count = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

@@ -1,40 +1,40 @@
-"""The PRMs that Surefoot knows by name: one row each.
+"""The catalog of PRMs that Surefoot knows by name.
 
-The rule: facts only, as published; what is not published is None or "unknown". The row says which family a model is of
-and which of its options differ from the family's own.
+Every row holds facts as published; what is not published is None or "unknown". A row gives the model's family and the
+options that differ from the family's defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 UNKNOWN = "unknown"
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""A weight in nf4: half a byte, and its share of a doubly quantised scale for 64 weights."""
+"""Bytes per nf4 weight: half a byte, plus its share of a doubly quantised scale for 64 weights."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """The shape of a decoder, as far as its memory depends on it."""
+    """The dimensions of a decoder that determine its memory."""
 
     hidden: int
     inner: int
     layers: int
     keys: int
-    """Width of keys and of values."""
+    """The width of the keys, and of the values."""
     vocabulary: int
 
     @property
     def linear(self) -> int:
-        """Weights of the linear layers."""
+        """The number of weights in the linear layers."""
         attention = 2 * self.hidden * self.hidden + 2 * self.hidden * self.keys
         return self.layers * (attention + 3 * self.hidden * self.inner)
 
     @property
     def embeddings(self) -> int:
-        """Weights of the embeddings. The output layer is not loaded but for the few families that need it."""
+        """The number of embedding weights. The output layer has as many, but few families load it."""
         return self.vocabulary * self.hidden
 
 
@@ -52,33 +52,38 @@ CODELLAMA_34B = Size(8192, 22016, 48, 1024, 32000)
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One model."""
+    """One model.
+
+    CatalogEntry("Qwen/Qwen2.5-Math-PRM-7B", "qwen", QWEN_7B, context=4096, licence="Qwen licence")
+    """
 
     id: str
     family: str
     size: Size
     context: int | None = None
-    """Tokens that it was made for, where published."""
+    """The context length that its authors publish."""
     licence: str = UNKNOWN
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the family that this model needs."""
+    """Family options that this model needs."""
+    two_models: bool = False
+    """The family compares two models of this size and loads their output layers."""
 
     @property
     def parameters(self) -> int:
-        """About how many weights are loaded. Two models count twice, with their output layers."""
+        """The approximate number of weights that are loaded."""
         one = self.size.linear + self.size.embeddings
-        return 2 * (one + self.size.embeddings) if self.family == "implicit" else one
+        return 2 * (one + self.size.embeddings) if self.two_models else one
 
     def bytes(self, *, nf4: bool) -> float:
-        """About how much memory the weights take, in bfloat16 or with linear layers in nf4. Two models count twice."""
+        """The approximate memory of the weights: in bfloat16, or with the linear layers in nf4."""
         linear = self.size.linear * (NF4_BYTES if nf4 else 2)
-        whole = linear + 2 * self.size.embeddings
-        return 2 * (whole + 2 * self.size.embeddings) if self.family == "implicit" else whole
+        one = linear + 2 * self.size.embeddings
+        return 2 * (one + 2 * self.size.embeddings) if self.two_models else one
 
 
 QWEN_LICENCE = "Qwen licence"
 LITERAL = {"separator": "\\n\\n"}
-"""The four characters, not two line breaks: so the training script passed it, in all likelihood."""
+"""Four characters, not two line breaks: most likely what the training script passed."""
 QWEN_VERSA = {"opening": None}
 NO_SYSTEM = {"default_system": None}
 
@@ -120,8 +125,8 @@ CATALOG: tuple[CatalogEntry, ...] = (
     ),
     CatalogEntry("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B", "skywork", QWEN_15B, 4096, "Skywork Community License"),
     CatalogEntry("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "skywork", QWEN_7B, 4096, "Skywork Community License"),
-    CatalogEntry("PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0"),
-    CatalogEntry("PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0"),
+    CatalogEntry("PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True),
+    CatalogEntry("PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True),
     CatalogEntry("sail/ActPRM", "actprm", QWEN_7B, 4096),
     CatalogEntry("sail/ActPRM-X", "actprm", QWEN_7B, 4096),
     CatalogEntry("ScalableMath/llemma-7b-prm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
@@ -135,9 +140,9 @@ CATALOG: tuple[CatalogEntry, ...] = (
 )
 
 
-def find_in_catalog(model: str) -> tuple[CatalogEntry, ...]:
-    """The rows of a hub id, or those whose name a folder has."""
-    asked = model.replace("\\", "/").rstrip("/").lower()
-    exact = tuple(row for row in CATALOG if row.id.lower() == asked)
-    folder = asked.rsplit("/", 1)[-1]
-    return exact or tuple(row for row in CATALOG if row.id.lower().endswith(f"/{folder}"))
+def find_rows(rows: Sequence[CatalogEntry], model: str) -> tuple[CatalogEntry, ...]:
+    """The rows with this hub id, else those whose model name is the last part of this path."""
+    wanted = model.replace("\\", "/").rstrip("/").lower()
+    exact = tuple(row for row in rows if row.id.lower() == wanted)
+    folder = wanted.rsplit("/", 1)[-1]
+    return exact or tuple(row for row in rows if row.id.lower().endswith(f"/{folder}"))

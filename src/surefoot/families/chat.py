@@ -1,7 +1,7 @@
 """Chat formats that several families share.
 
-The rule: a turn is opened and closed by structure tokens; its text stands between them, encoded as one piece, which is
-what tokenising the whole conversation does with ordinary text.
+A turn is delimited by special tokens. The text between them is encoded as one piece, which for ordinary text gives the
+same ids as tokenising the whole conversation at once.
 """
 
 from __future__ import annotations
@@ -10,14 +10,42 @@ import re
 from collections.abc import Sequence
 
 from surefoot.core.prompt import Prompt
+from surefoot.errors import OptionError
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.tokenizer import PromptTokenizer
 
-LABEL = re.compile(r"[\s*]*Step\s+\d+\s*[:.]", re.IGNORECASE)
+STEP_LABEL = re.compile(r"[\s*]*Step\s+\d+\s*[:.]", re.IGNORECASE)
+CHAT_FORMATS = ("llama3", "chatml")
+
+
+def check_chat_format(chat: str) -> None:
+    """Raise `OptionError` unless this is a known chat format."""
+    if chat not in CHAT_FORMATS:
+        raise OptionError(f"chat={chat!r} is not supported. Choose one of: {', '.join(CHAT_FORMATS)}.")
+
+
+def add_turn(builder: PromptBuilder, chat: str, role: str, text: str, question: str | None = None) -> None:
+    """Append a complete turn in one of the chat formats. For `question` see `PromptBuilder.text`."""
+    (llama_turn if chat == "llama3" else chatml_turn)(builder, role, text, question)
+
+
+def open_assistant_turn(builder: PromptBuilder, chat: str) -> None:
+    """Append the beginning of an assistant turn, up to where its text starts."""
+    if chat == "llama3":
+        llama_header(builder, "assistant")
+        builder.text("\n\n")
+    else:
+        builder.token("<|im_start|>")
+        builder.text("assistant\n")
+
+
+def end_of_turn(chat: str) -> str:
+    """The special token that ends a turn."""
+    return "<|eot_id|>" if chat == "llama3" else "<|im_end|>"
 
 
 def chatml_turn(builder: PromptBuilder, role: str, text: str, question: str | None = None) -> None:
-    """`<|im_start|>role`, a line break, the text, `<|im_end|>`, a line break. `question`: see `PromptBuilder.text`."""
+    """Append `<|im_start|>role`, a line break, the text, `<|im_end|>` and a line break."""
     builder.token("<|im_start|>")
     builder.text(f"{role}\n{text}", question=None if question is None else f"{role}\n{question}")
     builder.token("<|im_end|>")
@@ -25,48 +53,48 @@ def chatml_turn(builder: PromptBuilder, role: str, text: str, question: str | No
 
 
 def llama_turn(builder: PromptBuilder, role: str, text: str, question: str | None = None) -> None:
-    """The role between its header tokens, a blank line, the text without white space around it, `<|eot_id|>`."""
+    """Append the role between its header tokens, a blank line, the stripped text and `<|eot_id|>`."""
     llama_header(builder, role)
     builder.text(f"\n\n{text.strip()}", question=None if question is None else f"\n\n{question.strip()}")
     builder.token("<|eot_id|>")
 
 
 def llama_header(builder: PromptBuilder, role: str) -> None:
-    """What opens a turn."""
+    """Append the header that starts a turn."""
     builder.token("<|start_header_id|>")
     builder.text(role)
     builder.token("<|end_header_id|>")
 
 
-def chatml_marked(
+def chatml_with_markers(
     tokenizer: PromptTokenizer,
     system: str | None,
     question: str,
     steps: Sequence[str],
     marker: str,
     *,
-    closed: bool = True,
+    close_turn: bool = True,
 ) -> Prompt:
-    """A conversation whose last turn holds the steps, each followed by the marker, where it is read."""
+    """Build a conversation whose last turn contains the steps, each followed by the marker, where it is read."""
     builder = PromptBuilder(tokenizer)
     if system is not None:
         chatml_turn(builder, "system", system)
     chatml_turn(builder, "user", question)
     builder.token("<|im_start|>")
-    builder.question_ends()
-    # The role line is encoded together with what follows it: a text that opens with white space may merge with it.
+    builder.end_question()
+    # The role line is encoded together with what follows it: leading white space may merge with its line break.
     first, *rest = steps or ("",)
     for number, text in enumerate([f"assistant\n{first}", *rest]):
         builder.text(text)
         if number < len(steps):
             builder.token(marker)
             builder.read()
-    if closed:
+    if close_turn:
         builder.token("<|im_end|>")
         builder.text("\n")
-    return builder.prompt()
+    return builder.build()
 
 
 def numbered(number: int, step: str) -> str:
-    """The step with `Step 1: ` in front, unless it says so itself."""
-    return step if LABEL.match(step) else f"Step {number}: {step}"
+    """Prefix the step with `Step 1: `, unless it has such a label already."""
+    return step if STEP_LABEL.match(step) else f"Step {number}: {step}"

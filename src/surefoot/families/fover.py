@@ -1,15 +1,14 @@
 """FoVer's PRMs on Llama 3.1 8B and Qwen2.5 7B.
 
-The rule: as RLHFlow's, with a task description in the first turn and the labels `correct` and `incorrect`. The spelling
-mistake in the description is that of the training data and has to stay.
+Like RLHFlow's, with a task description in the first turn and the labels `correct` and `incorrect`. The spelling mistake
+in the description is that of the training data and must stay.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surefoot.families.base import Golden
-from surefoot.families.turns import Turns
+from surefoot.families.turns import TurnFamily
 
 FIRST_TURN = """** Problem **
 {question}
@@ -25,24 +24,14 @@ flawed logic.
 
 
 @dataclass(frozen=True)
-class FoVer(Turns):
-    """Labels spelled out."""
+class FoVer(TurnFamily):
+    """One turn per step, with a task description."""
 
     name = "fover"
-    goldens = (
-        Golden(
-            models=("qwen-2.5-7b-fover-prm",),
-            question="Calculate (1+1)*(1+2)",
-            steps=("1+1=2", "1+2=3", "2*3=8"),
-            scores=(0.910, 0.9998, 0.0123),
-            tolerance=0.04,
-            source="the example in the repository psunlpgroup/FoVer",
-        ),
-    )
 
     good: str = "correct"
     bad: str = "incorrect"
 
     def first_turn(self, question: str, step: str) -> str:
-        """The problem, the task, the first step."""
+        """The problem, the task and the first step."""
         return FIRST_TURN.format(question=question, step=step)

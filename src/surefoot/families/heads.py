@@ -1,4 +1,4 @@
-"""Heads: the one that several families share, and a family's read-out bound to a model's tensors."""
+"""Heads that several families share, and a family's read-out bound to a model's tensors."""
 
 from __future__ import annotations
 
@@ -16,25 +16,52 @@ if TYPE_CHECKING:
 class BoundHead:
     """A family's read-out together with one model's head tensors.
 
-    This is what the engine calls on hidden states, so it needs to know neither the family nor the tensors:
+    This is what the engine calls on hidden states, so it needs to know neither the family nor the tensors.
 
-        head = BoundHead(family, weights.head)
-        scores = head(hidden)
+    head = BoundHead(family, weights.head)
+    scores = head(hidden)
     """
 
     family: Family
     tensors: Mapping[str, Tensor]
 
     def __call__(self, hidden: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Read float32 hidden states, one per row; `targets` are the token ids whose log-probabilities are read."""
+        """Read float32 hidden states, one per row. `targets` are the token ids whose log-probabilities are read."""
         if targets is None:
             return self.family.read(self.tensors, hidden)
         return self.family.read_targets(self.tensors, hidden, targets)
 
 
+def linear_shapes(
+    config: Mapping[str, Any], name: str, outputs: int, *, bias: bool = True
+) -> dict[str, tuple[int, ...]]:
+    """The tensors of a linear layer on the hidden state."""
+    weight: dict[str, tuple[int, ...]] = {f"{name}.weight": (outputs, config_int(config, "hidden_size"))}
+    return weight | ({f"{name}.bias": (outputs,)} if bias else {})
+
+
+def linear(head: Mapping[str, Tensor], name: str, hidden: Tensor) -> Tensor:
+    """Apply a linear layer, with its bias if it has one."""
+    from torch.nn import functional
+
+    return functional.linear(hidden, head[f"{name}.weight"], head.get(f"{name}.bias"))
+
+
+def mlp_shapes(config: Mapping[str, Any], outputs: int) -> dict[str, tuple[int, ...]]:
+    """The tensors of a two-layer MLP: Linear, ReLU, Linear."""
+    return linear_shapes(config, "score.0", config_int(config, "hidden_size")) | linear_shapes(
+        config, "score.2", outputs
+    )
+
+
+def mlp(head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
+    """Apply a two-layer MLP: Linear, ReLU, Linear."""
+    return linear(head, "score.2", linear(head, "score.0", hidden).relu())
+
+
 @dataclass(frozen=True)
 class TwoClassFamily(Family):
-    """A family with a two-class MLP head: Linear, ReLU, Linear on the marker's hidden state.
+    """A family with a two-class MLP head on the marker's hidden state.
 
     The score is the probability of the second class, "right". Subclasses define the prompt.
     """
@@ -43,20 +70,11 @@ class TwoClassFamily(Family):
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """Linear, ReLU, Linear to two classes."""
-        hidden_size = config_int(config, "hidden_size")
-        return {
-            "score.0.weight": (hidden_size, hidden_size),
-            "score.0.bias": (hidden_size,),
-            "score.2.weight": (2, hidden_size),
-            "score.2.bias": (2,),
-        }
+        return mlp_shapes(config, 2)
 
     def logits(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """Two logits per row: wrong and right."""
-        from torch.nn.functional import linear, relu
-
-        inner = relu(linear(hidden, head["score.0.weight"], head["score.0.bias"]))
-        return linear(inner, head["score.2.weight"], head["score.2.bias"])
+        return mlp(head, hidden)
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The probability of the second class, "right"."""

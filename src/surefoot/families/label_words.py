@@ -1,7 +1,7 @@
-"""Two words of the vocabulary as the two classes: what a language model would say next, right or wrong.
+"""Read-out through two tokens of the vocabulary: a word for right and a word for wrong.
 
-The rule: of the output layer only the rows of these two words are kept and multiplied; the score is the softmax over
-the two. Where the model ties its output layer to its embeddings, the rows come from there.
+Only the rows of these two tokens are kept of the output layer; the score is the softmax over their two logits. If the
+model ties its output layer to its embeddings, the rows come from the embeddings.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def output_layer(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class TwoWords(Family):
-    """A family that is read so. What is left to say is how it is asked."""
+class LabelWordFamily(Family):
+    """A family that compares the logits of two label words. Subclasses define the prompt."""
 
     unused_tensors = ("lm_head.",)
 
@@ -37,10 +37,10 @@ class TwoWords(Family):
         return output_layer(config)
 
     def reduce_head(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
-        """The rows of the good word and of the bad one."""
-        return tensor[[tokenizer.word(self.good), tokenizer.word(self.bad)]]
+        """Keep the rows of the good and the bad word."""
+        return tensor[[tokenizer.single_token(self.good), tokenizer.single_token(self.bad)]]
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
-        """The probability of the good word, were there only the two."""
+        """The probability of the good word among the two."""
         (rows,) = head.values()
         return (hidden @ rows.T).softmax(-1)[:, 0]

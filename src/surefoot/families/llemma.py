@@ -1,7 +1,8 @@
 """The Llemma PRMs of the easy-to-hard project.
 
-The rule: `# Question`, the question, `# Solution`, then the steps, a blank line behind each; read at the first line
-break of it. The value is stored as an output layer whose rows are all alike, so its mean row is the whole head.
+The prompt is `# Question`, the question, `# Solution`, then the steps, each followed by a blank line; the score is read
+at the first line break of that blank line. The value is stored as an output layer whose rows are all equal, so its mean
+row is the whole head.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ class Llemma(Family):
     unused_tensors = ("lm_head.",)
 
     opening: str | None = "<s>"
-    """The structure token that opens the text."""
+    """The special token at the start of the text (BOS)."""
     constant_head: bool = True
-    """Refuse an output layer whose rows differ: that of an ordinary language model."""
+    """Reject an output layer whose rows differ, which is that of an ordinary language model."""
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """The output layer, of which the mean row is kept."""
         return output_layer(config)
 
     def reduce_head(self, tokenizer: PromptTokenizer, name: str, tensor: Tensor) -> Tensor:
-        """The mean row: the mean of all logits is its product with the hidden state."""
+        """Keep the mean row: its product with the hidden state is the mean of all logits."""
         import torch
 
         mean = tensor.mean(0, dtype=torch.float32)
@@ -48,29 +49,27 @@ class Llemma(Family):
         if self.constant_head and (high - low).max() > 1e-2 * torch.maximum(high.abs(), low.abs()).max():
             raise CheckpointError(
                 f"The rows of {name} differ, so this looks like a language model and not like a Llemma PRM. If it is "
-                'one all the same, say so: family_options={"constant_head": False}.'
+                'a Llemma PRM after all, pass family_options={"constant_head": False}.'
             )
         return mean
 
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """Blank lines inside a step become line breaks: they would look like its end."""
-        self.refuse_system(system)
-        newline = tokenizer.word("\n")
-        opening = f"# Question\n\n{question}\n\n# Solution\n\n"
-        builder = PromptBuilder(tokenizer)
-        if self.opening is not None:
-            builder.token(self.opening)
+        """Blank lines inside a step become single line breaks, because they would look like its end."""
+        self.reject_system(system)
+        newline = tokenizer.single_token("\n")
+        start = f"# Question\n\n{question}\n\n# Solution\n\n"
+        builder = PromptBuilder(tokenizer, bos=self.opening)
         texts = [re.sub(r"\n{2,}", "\n", step.strip("\n")) for step in steps]
         first, *rest = texts or [""]
-        for number, text in enumerate([opening + first, *rest]):
-            builder.text(text, opens=number == 0, question=None if number else opening)
+        for number, text in enumerate([start + first, *rest]):
+            builder.text(text, starts_text=number == 0, question=None if number else start)
             if number < len(steps):
                 builder.token(newline)
                 builder.read()
                 builder.token(newline)
-        return builder.prompt()
+        return builder.build()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The sigmoid of the mean logit."""

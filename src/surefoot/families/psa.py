@@ -1,19 +1,19 @@
 """openr's Math-psa: LoRA weights on Qwen2.5-Math-7B-Instruct.
 
-The rule: `question Step 1: ...`, a space and five line breaks as the tag, a space, `Step 2: ...`; at each tag the words
-` +` and ` -` are compared.
+The prompt is `question Step 1: ...`, the tag (a space and five line breaks), a space, `Step 2: ...`, and so on. The
+words ` +` and ` -` are compared at each tag.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surefoot.families.tagged import Tagged
+from surefoot.families.tagged import TaggedFamily
 
 
 @dataclass(frozen=True)
-class MathPSA(Tagged):
-    """The tag is one token: a space and five line breaks."""
+class MathPSA(TaggedFamily):
+    """The tag is a single token: a space and five line breaks."""
 
     name = "math-psa"
 

@@ -1,7 +1,7 @@
 """ReasonEval-7B and -34B.
 
-The rule: question and steps as plain text, one after the other; three classes, negative, neutral and positive, are read
-at the last token of each step. The score is the probability of neutral or positive: the step is valid.
+The prompt is the question and the steps as plain text, one after the other. The last token of each step is classified
+as negative, neutral or positive. The score is the probability of neutral or positive, that is, of a valid step.
 """
 
 from __future__ import annotations
@@ -11,91 +11,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
-from surefoot.families.base import Family, Golden, config_int
+from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
+from surefoot.families.heads import linear, linear_shapes
 from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-QUESTION = (
-    "Let $x,$ $y,$ and $z$ be positive real numbers such that $xyz(x + y + z) = 1.$  Find the minimum value of\n"
-    "\\[(x + y)(y + z).\\]"
-)
-STEPS = (
-    "1. The problem asks us to find the minimum value of $(x + y)(y + z)$ given that $x,$ $y,$ and $z$ are positive "
-    "real numbers and $xyz(x + y + z) = 1$.",
-    "2. By the AM-GM inequality, we have $x + y + z \\geq 3\\sqrt[3]{xyz}$.",
-    "3. By the given condition $xyz(x + y + z) = 1$, we can substitute $x + y + z$ with $\\sqrt[3]{xyz}$ in the "
-    "inequality from step 2 to get $3\\sqrt[3]{xyz} \\geq 3$.",
-    "4. Simplifying the inequality from step 3 gives $\\sqrt[3]{xyz} \\geq 1$.",
-    "5. By raising both sides of the inequality from step 4 to the power of 3, we have $xyz \\geq 1$.",
-    "6. By the AM-GM inequality, we have $(x + y)(y + z) \\geq 2\\sqrt{(x + y)(y + z)}$.",
-    "7. By the given condition $xyz(x + y + z) = 1$, we can substitute $(x + y)(y + z)$ with $\\frac{1}{xyz}$ in the "
-    "inequality from step 6 to get $2\\sqrt{(x + y)(y + z)} \\geq 2\\sqrt{\\frac{1}{xyz}}$.",
-    "8. Simplifying the inequality from step 7 gives $(x + y)(y + z) \\geq \\frac{2}{\\sqrt{xyz}}$.",
-    "9. By the condition $xyz \\geq 1$ from step 5, we have $\\frac{2}{\\sqrt{xyz}} \\geq \\frac{2}{\\sqrt{1}} = 2$.",
-    "10. Therefore, the minimum value of $(x + y)(y + z)$ is $\\boxed{2}$.",
-)
-SOURCE = "the example in the repository GAIR-NLP/ReasonEval"
-
 
 @dataclass(frozen=True)
 class ReasonEval(Family):
-    """Plain text, three classes at the end of each step."""
+    """Plain text with three classes at the end of each step."""
 
     name = "reasoneval"
     readout = "three classes at the step's last token"
-    goldens = (
-        Golden(
-            models=("reasoneval-7b",),
-            question=QUESTION,
-            steps=STEPS,
-            scores=(0.9492, 0.7863, 0.2520, 0.7860, 0.9125, 0.5916, 0.4494, 0.8189, 0.8240, 0.2671),
-            tolerance=0.04,
-            source=SOURCE,
-        ),
-        Golden(
-            models=("reasoneval-34b",),
-            question=QUESTION,
-            steps=STEPS,
-            scores=(0.9360, 0.6813, 0.0720, 0.2811, 0.4531, 0.1122, 0.1328, 0.2026, 0.2265, 0.1163),
-            tolerance=0.04,
-            source=SOURCE,
-        ),
-    )
 
     opening: str | None = "<s>"
-    """The structure token that opens the text."""
+    """The special token at the start of the text (BOS)."""
     steps_open: bool = True
-    """Encode every step as a text of its own: in the authors' code a structure token stands between them, which is
-    taken out again afterwards."""
+    """Encode every step as the start of a text. In the authors' code a special token separates the steps during
+    tokenisation and is removed afterwards."""
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """One linear layer to three classes, with a bias where config.json says so."""
-        shapes: dict[str, tuple[int, ...]] = {"score_head.weight": (3, config_int(config, "hidden_size"))}
-        if config.get("use_bias", config.get("bias")):
-            shapes["score_head.bias"] = (3,)
-        return shapes
+        """One linear layer to three classes, with a bias if config.json says so."""
+        return linear_shapes(config, "score_head", 3, bias=bool(config.get("use_bias", config.get("bias"))))
 
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """No chat, nothing between the steps."""
-        self.refuse_system(system)
-        builder = PromptBuilder(tokenizer)
-        if self.opening is not None:
-            builder.token(self.opening)
-        builder.text(f"Question:\n{question}\nAnswer:\nLet's think step by step.\n", opens=True)
-        builder.question_ends()
+        """No chat format, and nothing between the steps."""
+        self.reject_system(system)
+        builder = PromptBuilder(tokenizer, bos=self.opening)
+        builder.text(f"Question:\n{question}\nAnswer:\nLet's think step by step.\n", starts_text=True)
+        builder.end_question()
         for step in steps:
-            builder.text(step, opens=self.steps_open)
+            builder.text(step, starts_text=self.steps_open)
             builder.read()
-        return builder.prompt()
+        return builder.build()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
-        """Neutral or positive."""
-        logits = hidden @ head["score_head.weight"].T
-        if "score_head.bias" in head:
-            logits = logits + head["score_head.bias"]
-        return logits.softmax(-1)[:, 1:].sum(-1)
+        """The probability of neutral or positive."""
+        return linear(head, "score_head", hidden).softmax(-1)[:, 1:].sum(-1)

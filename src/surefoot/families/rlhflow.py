@@ -1,17 +1,18 @@
 """RLHFlow's Llama3.1-8B-PRM-Mistral-Data and -Deepseek-Data.
 
-The rule: the user says question and first step, then one step a turn; the assistant's label is `+` or `-`.
+The user's first turn contains the question and the first step, each further turn one step. The assistant's label is `+`
+or `-`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surefoot.families.turns import Turns
+from surefoot.families.turns import TurnFamily
 
 
 @dataclass(frozen=True)
-class RLHFlow(Turns):
-    """Question and first step are parted by a space."""
+class RLHFlow(TurnFamily):
+    """One turn per step; a space separates the question from the first step."""
 
     name = "rlhflow"

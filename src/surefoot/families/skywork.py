@@ -1,8 +1,8 @@
 """Skywork-o1-Open-PRM-Qwen-2.5-1.5B and -7B.
 
-The rule: the problem and the solution line by line, every line tokenised on its own and closed by a line break; a value
-is read at the line break that ends a step, and its sigmoid is the score. Blank lines are left out: they are no steps,
-and where the authors' code keeps them it gives each a score of its own.
+The prompt is the problem and the solution line by line; every line is tokenised on its own and ends with a line break.
+A value is read at the line break that ends a step, and its sigmoid is the score. Blank lines are omitted: they are not
+steps, and where the authors' code keeps them, it gives each of them a score.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
-from surefoot.families.base import Family, config_int
+from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
+from surefoot.families.heads import linear, linear_shapes
 from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Skywork(Family):
-    """Plain text, a value head at line breaks."""
+    """Plain text with a value head at line breaks."""
 
     name = "skywork"
     readout = "value head, sigmoid at the line break"
@@ -30,31 +31,29 @@ class Skywork(Family):
     unused_tensors = ("lm_head.",)
 
     opening: str | None = "<|endoftext|>"
-    """The structure token that opens the text."""
+    """The special token at the start of the text (BOS)."""
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """One linear layer to one value."""
-        return {"v_head.summary.weight": (1, config_int(config, "hidden_size")), "v_head.summary.bias": (1,)}
+        return linear_shapes(config, "v_head.summary", 1)
 
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """No chat and no system message."""
-        self.refuse_system(system)
-        newline = tokenizer.word("\n")
-        builder = PromptBuilder(tokenizer)
-        if self.opening is not None:
-            builder.token(self.opening)
-        builder.text(f"{question}\n", opens=True)
-        builder.question_ends()
+        """No chat format and no system message."""
+        self.reject_system(system)
+        newline = tokenizer.single_token("\n")
+        builder = PromptBuilder(tokenizer, bos=self.opening)
+        builder.text(f"{question}\n", starts_text=True)
+        builder.end_question()
         for step in steps:
             for line in step.replace("\r\n", "\n").split("\n"):
                 if line.strip():
                     builder.text(line)
                     builder.token(newline)
             builder.read()
-        return builder.prompt()
+        return builder.build()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The sigmoid of the value."""
-        return (hidden @ head["v_head.summary.weight"].T + head["v_head.summary.bias"]).sigmoid()[:, 0]
+        return linear(head, "v_head.summary", hidden).sigmoid()[:, 0]

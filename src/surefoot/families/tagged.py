@@ -1,9 +1,9 @@
-"""Plain text in which a tag follows every step: an ordinary token of the vocabulary, read in its own place.
+"""Plain-text families in which a tag, an ordinary token of the vocabulary, follows every step and is where it is read.
 
-The rule: question and first step are one text, and so is every further step with what parts it from the tag; the tags
-between them are put in by id. For ordinary text that gives the ids of tokenising everything at once, because in no
-vocabulary here does a token reach across the space in front of a tag or the break behind it. A tag in the text of a
-question or step is text: it is not read, and it is reported.
+The question and the first step are encoded as one text, each further step with its separator as another; the tags
+between them are inserted by id. For ordinary text this gives the ids of tokenising everything at once, because in none
+of these vocabularies does a token span the space before a tag or the break after it. A tag inside a question or a step
+is treated as text: it is not read, and the result carries a warning.
 """
 
 from __future__ import annotations
@@ -15,47 +15,45 @@ from typing import ClassVar
 from surefoot.core.prompt import Prompt
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import numbered
-from surefoot.families.label_words import TwoWords
+from surefoot.families.label_words import LabelWordFamily
 from surefoot.families.tokenizer import PromptTokenizer
 
 
 @dataclass(frozen=True)
-class Tagged(TwoWords):
-    """A family that is asked so, with the options that tell its members apart."""
+class TaggedFamily(LabelWordFamily):
+    """A family with a tag after every step. Subclasses set the options."""
 
     readout: ClassVar[str] = "two word logits at the tag"
 
     tag: str = ""
     between: str = " "
-    """What stands between question and first step."""
+    """The separator between the question and the first step."""
     before: str = ""
-    """What stands between a tag and the next step."""
+    """The separator between a tag and the next step."""
     opening: str | None = None
-    """The structure token that opens the text, if there is one."""
+    """The special token at the start of the text (BOS), if there is one."""
     number_steps: bool = True
-    """Put `Step 1: ` in front of steps that do not say so themselves."""
+    """Prefix steps with `Step 1: ` unless they have such a label already."""
 
     @property
-    def lookalikes(self) -> tuple[str, ...]:
-        """The tag, if it can be seen."""
+    def text_markers(self) -> tuple[str, ...]:
+        """The tag, without white space unless it consists of nothing else."""
         return (self.tag.strip() or self.tag,)
 
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """No chat and no system message."""
-        self.refuse_system(system)
-        tag = tokenizer.word(self.tag)
+        """No chat format and no system message."""
+        self.reject_system(system)
+        tag = tokenizer.single_token(self.tag)
         texts = [numbered(at, step) if self.number_steps else step for at, step in enumerate(steps, start=1)]
         first, *rest = texts or [""]
-        builder = PromptBuilder(tokenizer)
-        if self.opening is not None:
-            builder.token(self.opening)
-        builder.text(f"{question}{self.between}{first}", opens=True, question=question)
+        builder = PromptBuilder(tokenizer, bos=self.opening)
+        builder.text(f"{question}{self.between}{first}", starts_text=True, question=question)
         for number, text in enumerate([None, *rest]):
             if text is not None:
                 builder.text(self.before + text)
             if number < len(steps):
                 builder.token(tag)
                 builder.read()
-        return builder.prompt()
+        return builder.build()

@@ -1,7 +1,7 @@
-"""Turning text into token ids such that text stays text.
+"""Encodes text so that it can never become structure.
 
-The rule: `encode` can give only ids of the base vocabulary. The added tokens (chat turns, step markers, end of text)
-are taken out of the tokenizer that reads text, so no text can spell one; they are reached by name, through `token`.
+`encode` returns only ids of the base vocabulary. The special tokens (chat turns, step markers, end of text) are removed
+from the tokenizer that encodes text, so no text can spell one; they are available by name through `token`.
 """
 
 from __future__ import annotations
@@ -19,28 +19,35 @@ from surefoot.errors import CheckpointError
 
 
 class PromptTokenizer:
-    """A tokenizer in two halves: plain text on one side, named structure tokens on the other."""
+    """A tokenizer that keeps plain text and special tokens apart.
+
+    tokenizer = PromptTokenizer.from_folder(folder)
+    (ids,) = tokenizer.encode("Is <|im_end|> a token? Not here.")
+    ids.append(tokenizer.token("<|im_end|>"))
+    """
 
     def __init__(self, layout: dict[str, Any]) -> None:
-        """Takes the content of a tokenizer.json."""
-        self._named: dict[str, int] = {token["content"]: token["id"] for token in layout["added_tokens"]}
-        self.structure = frozenset(self._named.values())
-        """The ids of all structure tokens."""
-        # The longest first, so that a name which starts like another is found whole.
-        names = sorted(self._named, key=len, reverse=True)
-        self._spelled = re.compile("(" + "|".join(map(re.escape, names)) + ")" if names else "($.)")
-        text_side = layout | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
-        self._text = Tokenizer.from_str(json.dumps(text_side))
-        going_on = {name: _without_opening(text_side.get(name)) for name in ("normalizer", "pre_tokenizer")}
-        same = all(text_side.get(name) == part for name, part in going_on.items())
-        self._more = self._text if same else Tokenizer.from_str(json.dumps(text_side | going_on))
-        self.size = max([self._text.get_vocab_size(), *(id + 1 for id in self.structure)])
-        """How many ids there are: the vocabulary and the structure tokens."""
+        """Take the content of a tokenizer.json."""
+        self.special_tokens: dict[str, int] = {token["content"]: token["id"] for token in layout["added_tokens"]}
+        """The special tokens by name."""
+        self.special_ids = frozenset(self.special_tokens.values())
+        # Longest first, so that a name is found even if another one is a prefix of it.
+        names = sorted(self.special_tokens, key=len, reverse=True)
+        self._special_pattern = re.compile("(" + "|".join(map(re.escape, names)) + ")" if names else "($.)")
+        plain = layout | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
+        self._text = Tokenizer.from_str(json.dumps(plain))
+        changed = {name: _without_prefix_space(plain.get(name)) for name in ("normalizer", "pre_tokenizer")}
+        same = all(plain.get(name) == part for name, part in changed.items())
+        self._continuation = self._text if same else Tokenizer.from_str(json.dumps(plain | changed))
+        self.vocab_size = max([self._text.get_vocab_size(), *(id + 1 for id in self.special_ids)])
+        """The number of ids, special tokens included."""
 
     @classmethod
     def from_folder(cls, *folders: Path) -> PromptTokenizer:
-        """The tokenizer of a checkpoint, from the first folder that has one: `tokenizer.json`, or the older files that
-        transformers can convert."""
+        """Read a checkpoint's tokenizer from the first folder that has one.
+
+        This is `tokenizer.json`, or the older files that transformers can convert.
+        """
         folder = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
         try:
             if folder is not None:
@@ -53,72 +60,74 @@ class PromptTokenizer:
             )
         except Exception as error:
             raise CheckpointError(
-                f"No tokenizer could be read in {folder} ({error}). Copy tokenizer.json from the model's repository."
+                f"Cannot read a tokenizer in {folder} ({error}). Copy tokenizer.json from the model's repository."
             ) from error
 
     def token(self, name: str) -> int:
-        """The id of the structure token spelled `name`."""
+        """Return the id of the special token with this name."""
         try:
-            return self._named[name]
+            return self.special_tokens[name]
         except KeyError:
             raise CheckpointError(
-                f"The vocabulary has no token {name!r}. Take the tokenizer files from the PRM's own repository, "
+                f"The vocabulary has no special token {name!r}. Use the tokenizer files from the PRM's own repository, "
                 "not from its base model."
             ) from None
 
-    def word(self, text: str) -> int:
-        """The id of the one ordinary token that spells `text` in the middle of a text."""
-        (ids,) = self.encode_more(text)
+    def single_token(self, text: str) -> int:
+        """Return the id of the one ordinary token that spells `text` in the middle of a text."""
+        (ids,) = self.encode_continuation(text)
         if len(ids) != 1:
             raise CheckpointError(
-                f"The vocabulary has no one token for {text!r} but takes {len(ids)}, so this is not the tokenizer of a "
-                "model of this family. Check the family and its options."
+                f"The vocabulary has no single token for {text!r} but needs {len(ids)}, so this tokenizer does not "
+                "belong to this family. Check the family and its options."
             )
         return ids[0]
 
     def encode(self, *texts: str) -> list[list[int]]:
-        """The ids of each text, encoded on its own."""
+        """Encode each text on its own."""
         return self._encode(self._text, texts)
 
-    def encode_more(self, *texts: str) -> list[list[int]]:
-        """The same for texts that go on where another ended: without the space that some vocabularies put first."""
-        return self._encode(self._more, texts)
+    def encode_continuation(self, *texts: str) -> list[list[int]]:
+        """Encode texts that continue another one: without the space that some tokenizers put in front of a text."""
+        return self._encode(self._continuation, texts)
 
     def _encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
         encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
         for ids, text in zip(encoded, texts, strict=True):
-            if not self.structure.isdisjoint(ids):
+            if not self.special_ids.isdisjoint(ids):
                 raise CheckpointError(
-                    f"This vocabulary spells a structure token with plain text (in {text[:80]!r}), so its scores "
-                    "cannot be trusted. Please report the model."
+                    f"With this vocabulary, plain text (in {text[:80]!r}) spells a special token, so its scores cannot "
+                    "be trusted. Please report the model."
                 )
         return encoded
 
-    def encode_structure(self, text: str) -> list[int]:
-        """The ids of a text whose structure tokens are meant: a whole prompt, rendered elsewhere."""
-        pieces = self._spelled.split(text)
+    def encode_prompt(self, text: str) -> list[int]:
+        """Encode a complete prompt that was rendered elsewhere, including the special tokens that it spells."""
+        pieces = self._special_pattern.split(text)
         plain = iter(self.encode(*pieces[::2]))
-        return [id for at, piece in enumerate(pieces) for id in ([self._named[piece]] if at % 2 else next(plain))]
+        return [
+            id for at, piece in enumerate(pieces) for id in ([self.special_tokens[piece]] if at % 2 else next(plain))
+        ]
 
-    def lookalikes(self, text: str) -> list[str]:
-        """The structure tokens whose spelling stands in the text, where it is only text."""
-        return [name for name in self._named if name in text]
+    def special_tokens_in(self, text: str) -> list[str]:
+        """The special tokens that the text spells; `encode` treats them as plain text."""
+        return [name for name in self.special_tokens if name in text]
 
 
 @lru_cache(maxsize=4)
 def parse_tokenizer(text: str) -> PromptTokenizer:
-    """Building one takes a second; models of one vocabulary share it."""
+    """Parse a tokenizer.json. Building a tokenizer takes a second, so models with the same vocabulary share it."""
     return PromptTokenizer(json.loads(text))
 
 
-def _without_opening(part: Any) -> Any:
-    """A normalizer or pre-tokenizer of tokenizer.json that puts nothing in front of a text."""
+def _without_prefix_space(part: Any) -> Any:
+    """A normalizer or pre-tokenizer of tokenizer.json, changed not to prepend anything."""
     if not isinstance(part, dict):
         return part
     changed = dict(part)
     for name in ("normalizers", "pretokenizers"):
         if name in changed:
-            inner = [_without_opening(each) for each in changed[name]]
+            inner = [_without_prefix_space(each) for each in changed[name]]
             changed[name] = [each for each in inner if each is not None]
     if changed.get("type") == "Prepend":
         return None

@@ -1,8 +1,8 @@
 """PRMs trained with TRL (or axolotl) as token classifiers, and PURE-PRM-7B.
 
-The rule: the ids of the question, then for each step its ids and those of the separator, each piece tokenised on its
-own, as the trainer does; two classes, wrong and right, are read by one linear layer at the last token of each
-separator. PURE takes the difference of the two probabilities as its score.
+The prompt is the ids of the question, then for each step its ids and those of the separator, each piece tokenised on
+its own, as the trainer does. A linear layer classifies the last token of each separator as wrong or right. PURE's score
+is the difference of the two probabilities.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
 from surefoot.errors import OptionError
-from surefoot.families.base import Family, config_int
+from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
+from surefoot.families.heads import linear, linear_shapes
 from surefoot.families.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenClassifier(Family):
-    """Plain text, a separator behind every step."""
+    """Plain text with a separator after every step."""
 
     name = "trl"
     readout = "linear two-class head at the separator"
     architectures = ("Qwen2ForTokenClassification", "LlamaForTokenClassification", "MistralForTokenClassification")
-    unused_tensors = ("lm_head.",)  # of the base, under LoRA weights
+    unused_tensors = ("lm_head.",)  # part of the base model of LoRA weights
 
     separator: str = "\n"
     margin: bool = False
-    """Score by the difference of the two probabilities, from -1 to 1, instead of that of `right`."""
+    """Score with the difference of the two probabilities, from -1 to 1, instead of the probability of "right"."""
     opening: str | None = None
-    """The structure token that opens the text, where the vocabulary has a token for that."""
+    """The special token at the start of the text (BOS), if the vocabulary has one."""
 
     def __post_init__(self) -> None:
         if not self.separator:
-            raise OptionError("The separator is empty, so there is no place to read. Give the one of the training.")
+            raise OptionError("The separator is empty, so there is nothing to read at. Pass the one used in training.")
 
     @property
     def scale(self) -> Scale:
@@ -47,31 +48,29 @@ class TokenClassifier(Family):
         return "margin" if self.margin else "probability"
 
     @property
-    def lookalikes(self) -> tuple[str, ...]:
+    def text_markers(self) -> tuple[str, ...]:
         """The separator."""
         return (self.separator,)
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """One linear layer to two classes."""
-        return {"score.weight": (2, config_int(config, "hidden_size")), "score.bias": (2,)}
+        return linear_shapes(config, "score", 2)
 
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """No chat, no system message, nothing between question and first step."""
-        self.refuse_system(system)
-        builder = PromptBuilder(tokenizer)
-        if self.opening is not None:
-            builder.token(self.opening)
-        builder.text(question, opens=True)
-        builder.question_ends()
+        """No chat format, no system message, nothing between the question and the first step."""
+        self.reject_system(system)
+        builder = PromptBuilder(tokenizer, bos=self.opening)
+        builder.text(question, starts_text=True)
+        builder.end_question()
         for step in steps:
-            builder.text(step, opens=True)
-            builder.text(self.separator, opens=True)
+            builder.text(step, starts_text=True)
+            builder.text(self.separator, starts_text=True)
             builder.read()
-        return builder.prompt()
+        return builder.build()
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
-        """The probability of the second class, `right`; or that less the first."""
-        wrong, right = (hidden @ head["score.weight"].T + head["score.bias"]).softmax(-1).unbind(-1)
+        """The probability of the second class, "right", or its difference to that of the first."""
+        wrong, right = linear(head, "score", hidden).softmax(-1).unbind(-1)
         return right - wrong if self.margin else right

@@ -1,7 +1,7 @@
-"""A conversation in which every step is a turn of the user, and a word of the assistant is its label.
+"""Families whose prompt is a conversation with one user turn per step and a label word as the assistant's reply.
 
-The rule: the two words are compared at the token in front of the label, which sees the step and not the label. Labels
-of earlier steps are always the good word, whatever the model thinks of them: so it was in training.
+The two label words are compared at the token before the label, which sees the step but not the label. Earlier steps are
+always labelled with the good word, whatever the model thinks of them, as in training.
 """
 
 from __future__ import annotations
@@ -11,66 +11,68 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from surefoot.core.prompt import Prompt
-from surefoot.errors import OptionError
 from surefoot.families.builder import PromptBuilder
-from surefoot.families.chat import chatml_turn, llama_header, llama_turn
-from surefoot.families.label_words import TwoWords
+from surefoot.families.chat import (
+    add_turn,
+    chatml_turn,
+    check_chat_format,
+    end_of_turn,
+    llama_header,
+    open_assistant_turn,
+)
+from surefoot.families.label_words import LabelWordFamily
 from surefoot.families.tokenizer import PromptTokenizer
 
 LLAMA_SYSTEM = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
-"""What the stock chat template of Llama 3.1 says in the system turn, in front of a system message if there is one."""
-QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-CHATS = ("llama3", "chatml")
+"""What the stock chat template of Llama 3.1 puts in the system turn, before a system message if there is one."""
 
 
 @dataclass(frozen=True)
-class Turns(TwoWords):
-    """A family that is asked so."""
+class TurnFamily(LabelWordFamily):
+    """A family with one turn per step."""
 
     readout: ClassVar[str] = "two word logits, one token before the label"
 
     chat: str = "llama3"
     """The chat format: llama3 or chatml."""
     preamble: str | None = LLAMA_SYSTEM
-    """What stands in the system turn without anybody asking; None for no such turn."""
+    """What the chat template puts in the system turn by itself; None for no system turn."""
 
     def __post_init__(self) -> None:
-        if self.chat not in CHATS:
-            raise OptionError(f"chat={self.chat!r} is not offered. Choose one of: {', '.join(CHATS)}.")
+        check_chat_format(self.chat)
 
     def first_turn(self, question: str, step: str) -> str:
-        """What the user says first: the question, and the first step."""
+        """The text of the first user turn: the question and the first step."""
         return f"{question} {step}"
 
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """One turn of the user and one of the assistant for every step."""
-        builder = PromptBuilder(tokenizer)
+        """One user turn and one assistant turn per step."""
         llama = self.chat == "llama3"
-        turn = llama_turn if llama else chatml_turn
-        if llama:
-            builder.token("<|begin_of_text|>")
-        if llama and not (self.preamble is None and system is None):
-            llama_header(builder, "system")
-            builder.text("\n\n" + (self.preamble or "") + (system or "").strip())
-            builder.token("<|eot_id|>")
-        elif not llama and (system is not None or self.preamble is not None):
-            chatml_turn(builder, "system", self.preamble or "" if system is None else system)
+        builder = PromptBuilder(tokenizer, bos="<|begin_of_text|>" if llama else None)
+        if self.preamble is not None or system is not None:
+            self._add_system_turn(builder, system)
         for number, step in enumerate(steps):
             if number:
-                turn(builder, "user", step.strip())
+                add_turn(builder, self.chat, "user", step.strip())
             else:
-                turn(builder, "user", self.first_turn(question, step.strip()), self.first_turn(question, ""))
-            if llama:
-                llama_header(builder, "assistant")
-                builder.text("\n\n")
-            else:
-                builder.token("<|im_start|>")
-                builder.text("assistant\n")
+                text, shared = self.first_turn(question, step.strip()), self.first_turn(question, "")
+                add_turn(builder, self.chat, "user", text, question=shared)
+            open_assistant_turn(builder, self.chat)
             builder.read()
             builder.text(self.good)
-            builder.token("<|eot_id|>" if llama else "<|im_end|>")
+            builder.token(end_of_turn(self.chat))
             if not llama:
                 builder.text("\n")
-        return builder.prompt()
+        return builder.build()
+
+    def _add_system_turn(self, builder: PromptBuilder, system: str | None) -> None:
+        preamble = self.preamble or ""
+        if self.chat == "llama3":
+            # The template keeps the preamble even if there is a system message.
+            llama_header(builder, "system")
+            builder.text("\n\n" + preamble + (system or "").strip())
+            builder.token("<|eot_id|>")
+        else:
+            chatml_turn(builder, "system", preamble if system is None else system)

@@ -1,19 +1,19 @@
-"""VersaPRM, and the Llama and Qwen PRMs trained on PRM800K by the same authors.
+"""VersaPRM, and the Llama and Qwen PRMs that the same authors trained on PRM800K.
 
-The rule: the question, a space and two line breaks, then the steps, each followed by the tag, a space and four line
-breaks; at each tag the words `+` and `-` are compared.
+The prompt is the question, a space and two line breaks, then the steps, each followed by the tag: a space and four line
+breaks. The words `+` and `-` are compared at each tag.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surefoot.families.tagged import Tagged
+from surefoot.families.tagged import TaggedFamily
 
 
 @dataclass(frozen=True)
-class Versa(Tagged):
-    """The tag is one token: a space and four line breaks. Steps carry no numbers."""
+class Versa(TaggedFamily):
+    """The tag is a single token: a space and four line breaks. Steps are not numbered."""
 
     name = "versa"
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
-from surefoot.families import Golden
-from surefoot.families.qwen import Qwen
+from surefoot.families import FAMILIES, Golden, find_goldens
 from surefoot.scoring.scorer import Scorer
 
 
@@ -49,11 +48,10 @@ def check(scorer: Scorer, name: str | None = None) -> CheckReport:
     """Runs the published examples on a loaded model. `name` identifies it if its folder's name does not."""
     if scorer.calibration is not None:
         raise OptionError("Published scores are raw. Load the model without a calibration to compare with them.")
-    name = (name or scorer.name).rstrip("/").lower()
-    goldens = [golden for golden in scorer.family.goldens if name.endswith(golden.models)]
+    goldens = find_goldens(scorer.family, name or scorer.name)
     if goldens:
         results = scorer.score_many([(golden.question, golden.steps) for golden in goldens])
         return CheckReport(tuple(map(Comparison, results, goldens)))
     # A model without published scores still runs one example.
-    example = (scorer.family.goldens or Qwen.goldens)[0]
+    example = (find_goldens(scorer.family) or find_goldens(FAMILIES["qwen"]))[0]
     return CheckReport((Comparison(scorer.score(example.question, example.steps), None),))

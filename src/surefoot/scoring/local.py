@@ -53,11 +53,11 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     architectures = checkpoint.config.get("architectures") or []
     kind = find_family(architectures, options.family, model=str(model), options=options.family_options)
     opened = [checkpoint]
-    if kind.second_model is not None:
-        opened.append(open_checkpoint(kind.second_model))
+    if kind.reference_model is not None:
+        opened.append(open_checkpoint(kind.reference_model))
         if opened[1].config.get("vocab_size") != checkpoint.config.get("vocab_size"):
             raise CheckpointError(
-                f"{kind.second_model} has another vocabulary than {model}, so the two cannot be compared."
+                f"{kind.reference_model} has another vocabulary than {model}, so the two cannot be compared."
             )
     # The family's options are part of what is computed: which words are read, and how.
     loaded = {"family": kind.identity(), "dtype": str(number), "quantize": quantize or "none"}
@@ -84,7 +84,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
         )
         logger.info(
             "Loaded %s: family %s, %s, quantization %s, attention %s, on %s, %.2f GB of weights.",
-            model if each is checkpoint else kind.second_model,
+            model if each is checkpoint else kind.reference_model,
             kind.name,
             str(number).removeprefix("torch."),
             quantize or "none",

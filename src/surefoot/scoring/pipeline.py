@@ -132,14 +132,14 @@ class Pipeline:
         name = self.family.step_marker()
         if name is None:
             raise OptionError(f"Models of the family {self.family.name} have no step marker to read at.")
-        ids = self.tokenizer.encode_structure(prompt) if isinstance(prompt, str) else list(prompt)
-        if any(not 0 <= id < self.tokenizer.size for id in ids):
-            raise InputError(f"A token id is outside of the vocabulary, which ends at {self.tokenizer.size - 1}.")
+        ids = self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else list(prompt)
+        if any(not 0 <= id < self.tokenizer.vocab_size for id in ids):
+            raise InputError(f"A token id is outside of the vocabulary, which ends at {self.tokenizer.vocab_size - 1}.")
         marker = self.tokenizer.token(name)
         reads = tuple(at for at, id in enumerate(ids) if id == marker)
         # The question, which other prompts may share, ends with the last structure token before the steps.
         opening = ids[: reads[0]] if reads else []
-        prefix = max((at + 1 for at, id in enumerate(opening) if id in self.tokenizer.structure), default=0)
+        prefix = max((at + 1 for at, id in enumerate(opening) if id in self.tokenizer.special_ids), default=0)
         return Prompt(tuple(ids), reads, prefix)
 
     def _prepare(self, item: Item, number: int, options: ReadOptions) -> PreparedSolution:
@@ -152,9 +152,9 @@ class Pipeline:
 
     def _warnings(self, question: str, solution: Solution) -> Iterator[str]:
         for where, text in (("question", question), ("solution", solution.text)):
-            for name in self.tokenizer.lookalikes(text):
+            for name in self.tokenizer.special_tokens_in(text):
                 yield f"The {where} contains {name!r}. It was read as text, not as structure."
-        for name in self.family.lookalikes:
+        for name in self.family.text_markers:
             if name.strip() and name in question:
                 yield f"The question contains {name!r}, which ends a step for this model. It was read as text."
             if any(name in step.text for step in solution.steps):

@@ -157,4 +157,6 @@ class Scorer:
         # With several prompts per solution, or several models per prompt, progress moves once per window.
         simple = len(self.engines) == 1 and type(self.family).prompts is Family.prompts
         compute = partial(self.engines[0].scores, done=done) if simple else self._compute
-        return compute if self.cache is None else self.cache.wrap(self.fingerprint, compute, self.family.width)
+        return (
+            compute if self.cache is None else self.cache.wrap(self.fingerprint, compute, self.family.values_per_read)
+        )

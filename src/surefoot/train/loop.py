@@ -101,7 +101,7 @@ class _Run:
         self.fingerprint = _fingerprint(trainee, settings, self.steps, self.examples)
         self.measured_on = _digest([*self.validation, *self.held_out])
         torch.manual_seed(settings.seed)
-        freeze(self.model, settings, [trainee.tokenizer.token(name) for name in trainee.family.own_tokens])
+        freeze(self.model, settings, [trainee.tokenizer.token(name) for name in trainee.family.added_tokens])
         if settings.gradient_checkpointing:
             backbone: Any = self.model.model
             backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

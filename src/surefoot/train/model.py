@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from surefoot.engine.checkpoint import Checkpoint, open_checkpoint
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, LoadError, OptionError
-from surefoot.families import FAMILIES, PromptTokenizer, find_family
+from surefoot.families import PromptTokenizer, all_families, find_family
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini import locate
 from surefoot.train.batch import Batch
@@ -118,7 +118,7 @@ def make_trainee(
         embedding.weight = nn.Parameter(embedding.weight.data[kept])
         embedding.padding_idx = None  # that id now belongs to another token or does not exist
     generator = torch.Generator().manual_seed(seed)
-    size = _add_tokens(backbone, tokenizer, kind.own_tokens, generator)
+    size = _add_tokens(backbone, tokenizer, kind.added_tokens, generator)
     model = RewardModel(backbone, hidden_size)
     _fill_head(model, weights.head, generator)
     config = _exported_config(checkpoint.config, kind, size)
@@ -141,7 +141,7 @@ def _read_tokenizer(folder: Path) -> dict[str, Any]:
 
 
 def _choose_family(checkpoint: Checkpoint, tokenizer: dict[str, Any], name: str | None) -> TwoClassFamily:
-    known = {architecture for family in FAMILIES.values() for architecture in family.architectures}
+    known = {architecture for family in all_families().values() for architecture in family.architectures}
     architectures = checkpoint.config.get("architectures") or []
     if name is None and known.isdisjoint(architectures):
         names = {token["content"] for token in tokenizer["added_tokens"]}

@@ -19,12 +19,12 @@ from surefoot.train.settings import Settings
 HEAD_FACTOR = 5.0
 
 
-def freeze(model: RewardModel, settings: Settings, own_tokens: Sequence[int] = ()) -> None:
+def freeze(model: RewardModel, settings: Settings, added_tokens: Sequence[int] = ()) -> None:
     """Freeze the embeddings (except those of our own tokens) or the lowest layers, according to the settings."""
     if settings.freeze_layers > len(model.layers):
         raise OptionError(f"freeze_layers={settings.freeze_layers}, but the model has {len(model.layers)} layers.")
     if settings.freeze_embeddings:
-        _freeze_rows(model.model.get_submodule("embed_tokens"), own_tokens)
+        _freeze_rows(model.model.get_submodule("embed_tokens"), added_tokens)
     for layer in model.layers[: settings.freeze_layers]:
         layer.requires_grad_(False)
 

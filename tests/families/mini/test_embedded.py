@@ -11,7 +11,7 @@ import pytest
 
 import surefoot
 from surefoot.cli.main import main
-from surefoot.families import find_in_catalog
+from surefoot.families import find_models
 from surefoot.families import mini as package
 from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
@@ -40,12 +40,12 @@ def test_a_folder_of_that_name_does_not_take_its_place(tmp_path: Path, monkeypat
 
 
 def test_the_known_row_has_its_size() -> None:
-    (row,) = find_in_catalog("mini")
+    (row,) = find_models("mini")
     config = json.loads((package.FOLDER / "config.json").read_text())
     shape = (config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"])
     assert (row.size.hidden, row.size.inner, row.size.layers) == shape
     assert row.size.vocabulary == pytest.approx(config["vocab_size"], rel=0.02)
-    assert find_in_catalog("./mini") == ()
+    assert find_models("./mini") == ()
 
 
 def test_it_is_small_and_quick(mini: surefoot.Scorer) -> None:

@@ -1,7 +1,6 @@
-"""The embedded model: an ordinary checkpoint of the family `mini`, in this very folder.
+"""The embedded model: an ordinary checkpoint of the family `mini`, shipped in this folder.
 
-The rule: its name, `mini`, always means this folder, whatever lies in the working directory. A folder there that is
-called so is `./mini`.
+The name `mini` always refers to it, whatever the working directory contains. A folder of that name is `./mini`.
 """
 
 from __future__ import annotations
@@ -13,5 +12,5 @@ FOLDER = Path(__file__).parent / "checkpoint"
 
 
 def locate(model: str | Path) -> str | Path:
-    """The folder of the embedded model if it is meant; else what was given, untouched."""
+    """Return the embedded model's folder for `mini`, and any other model unchanged."""
     return FOLDER if model == NAME else model

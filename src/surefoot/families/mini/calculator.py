@@ -1,7 +1,7 @@
-"""What a calculator can say of a step, so that a small model need not do sums in its head.
+"""A calculator's notes on each step, so that a small model does not have to do arithmetic.
 
-The rule: a note on a step depends on the question and on the steps up to it, never on what follows, so that scores of
-a prefix stay what they are. The notes are opinions for the model to weigh, not scores.
+The notes on a step depend on the question and the steps up to it, never on what follows, so the scores of a prefix do
+not change when it grows. The notes are input for the model, not scores.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from surefoot.text.arithmetic.equations import check_arithmetic
 from surefoot.text.arithmetic.expression import Token, numbers_of, tokens_of
 
 HOLDS = "<|sums-hold|>"
-"""The step has equations that come out, and none that does not."""
+"""The step has correct equations and no false one."""
 FAILS = "<|sum-fails|>"
 """An equation of the step is false."""
 NEW = "<|new-number|>"
-"""The step takes a number from nowhere: not from the question, not from an earlier step, not from an equation."""
+"""The step uses a number that comes from neither the question, nor an earlier step, nor an equation."""
 NOTES = (HOLDS, FAILS, NEW)
 COMMON = frozenset(map(Fraction, (*range(11), 12, 24, 30, 52, 60, 100, 365, 1000)))
-"""Numbers that anybody may bring along: counts, calendar, clock, percent."""
+"""Numbers that need no source: counts, calendar, clock, percent."""
 SMALL = ["eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
 TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 WORDS = {
@@ -33,11 +33,11 @@ WORDS = {
 }
 WORD = re.compile(rf"\b(?:{'|'.join(WORDS)})", re.IGNORECASE)
 LABEL = re.compile(r"[\s#>*_-]*(?:step\s*)?\d+\s*[:.)](?=\s|\*|\Z)", re.IGNORECASE)
-"""The number of a step, which is no number of the problem."""
+"""The number of a step, which is not a number of the problem."""
 
 
 def notes_on(question: str, steps: Sequence[str]) -> list[list[str]]:
-    """For each step its notes, none to two."""
+    """Return the notes on each step, at most two per step."""
     known = {*COMMON, *_given(question)}
     notes = []
     for step in steps:
@@ -57,7 +57,7 @@ def notes_on(question: str, steps: Sequence[str]) -> list[list[str]]:
 
 
 def _given(question: str) -> Iterator[Fraction]:
-    """The numbers of a question, also those in words, and what percentages and fractions come to as decimals."""
+    """The numbers in a question, including number words and the decimal values of percentages and fractions."""
     tokens = tokens_of(question)
     yield from numbers_of(tokens)
     yield from (WORDS[match.group().lower()] for match in WORD.finditer(question))

@@ -1,8 +1,8 @@
-"""Surefoot's own small models: plain text, no chat, made by `surefoot train` from any decoder.
+"""Surefoot's own small models: plain text without a chat format, made by `surefoot train` from any decoder.
 
-The rule: the question, the token `<|solution|>`, then the steps, each followed by a calculator's notes on it (tokens
-too, see `calculator.py`) and closed by `<|step|>`, where the two-class head is read. All these tokens are added to the
-base's vocabulary, so every tokenizer will do.
+The prompt is the question, the token `<|solution|>`, then the steps. After each step come a calculator's notes on it,
+which are special tokens too (see `calculator.py`), and the token `<|step|>`, where the two-class head is read. All
+these tokens are added to the base vocabulary, so any tokenizer works.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ STEP = "<|step|>"
 
 @dataclass(frozen=True)
 class Mini(TwoClassFamily):
-    """Question and steps as they are, parted by tokens of our own."""
+    """Question and steps unchanged, separated by special tokens."""
 
     name = "mini"
     architectures = ("SurefootMiniForProcessRewardModel",)
-    own_tokens = (SOLUTION, STEP, *NOTES)
+    added_tokens = (SOLUTION, STEP, *NOTES)
 
     def step_marker(self) -> str:
-        """The token that closes every step."""
+        """The special token after every step."""
         return STEP
 
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """No system message: these models never saw one."""
-        self.refuse_system(system)
+        """No system message: these models were trained without one."""
+        self.reject_system(system)
         solution, step = tokenizer.token(SOLUTION), tokenizer.token(STEP)
         question_ids, *step_ids = tokenizer.encode(question, *steps)
         ids = [*question_ids, solution]

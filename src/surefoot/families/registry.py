@@ -1,0 +1,189 @@
+"""All families: those in this package, and those that other packages provide through entry points.
+
+A package adds a family with an entry point in the group `surefoot.families`, whose name is the family's name and whose
+value is the class, or an instance of it:
+
+    [project.entry-points."surefoot.families"]
+    closing = "surefoot_closing:Closing"
+
+Entry points are loaded once, on first use. One that cannot be used causes a warning that names its package, and an
+error if its family is requested; all other families keep working.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from surefoot.errors import CheckpointError, OptionError, PluginError
+from surefoot.families.actprm import ActPRM
+from surefoot.families.babelscape import Babelscape
+from surefoot.families.base import Family, with_options
+from surefoot.families.catalog import CATALOG, CatalogEntry, find_rows
+from surefoot.families.fover import FoVer
+from surefoot.families.implicit import Implicit
+from surefoot.families.llemma import Llemma
+from surefoot.families.mini.family import Mini
+from surefoot.families.psa import MathPSA
+from surefoot.families.qwen import Qwen
+from surefoot.families.reasoneval import ReasonEval
+from surefoot.families.rlhflow import RLHFlow
+from surefoot.families.shepherd import ERPRM, Shepherd
+from surefoot.families.skywork import Skywork
+from surefoot.families.trl import TokenClassifier
+from surefoot.families.universal import Universal
+from surefoot.families.versa import Versa
+
+logger = logging.getLogger("surefoot")
+
+GROUP = "surefoot.families"
+BUILT_IN = "surefoot"
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Qwen(),
+        Mini(),
+        TokenClassifier(),
+        Shepherd(),
+        ERPRM(),
+        MathPSA(),
+        Versa(),
+        RLHFlow(),
+        FoVer(),
+        Skywork(),
+        Implicit(),
+        ActPRM(),
+        Llemma(),
+        ReasonEval(),
+        Universal(),
+        Babelscape(),
+    )
+}
+"""The families in this package."""
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """The families of other packages."""
+
+    families: Mapping[str, Family] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Why a family cannot be used, by its name."""
+
+
+@cache
+def installed_plugins() -> Plugins:
+    """Load the families of all installed packages, once."""
+    plugins = load_plugins(entry_points(group=GROUP))
+    for message in plugins.errors.values():
+        logger.warning("%s", message)
+    return plugins
+
+
+def load_plugins(points: Iterable[EntryPoint]) -> Plugins:
+    """Load the families that these entry points name. Problems are recorded in `Plugins.errors`, not raised."""
+    families: dict[str, Family] = {}
+    errors: dict[str, str] = {}
+    providers: dict[str, list[str]] = {name: [BUILT_IN] for name in FAMILIES}
+    claims = _claims(FAMILIES.values(), CATALOG)
+    for point in points:
+        package = point.dist.name if point.dist is not None else point.value
+        providers.setdefault(point.name, []).append(package)
+        try:
+            family = _load(point)
+            new = _claims([family], family.models)
+            for what in new.keys() & claims.keys():
+                raise ValueError(f"{what} already belongs to the family {claims[what]!r}")
+        except Exception as error:
+            errors[point.name] = (
+                f"The family {point.name!r} of the package {package!r} cannot be used "
+                f"({type(error).__name__}: {error}). Update or uninstall that package."
+            )
+        else:
+            families[point.name] = family
+            claims |= new
+    for name, packages in providers.items():
+        if len(packages) > 1:
+            errors[name] = (
+                f"The family name {name!r} is used by {' and by '.join(map(repr, packages))}. Uninstall one of them."
+            )
+    return Plugins({name: family for name, family in families.items() if name not in errors}, errors)
+
+
+def all_families() -> dict[str, Family]:
+    """All families that can be used, by name."""
+    plugins = installed_plugins()
+    return {name: family for name, family in (FAMILIES | plugins.families).items() if name not in plugins.errors}
+
+
+def all_models() -> tuple[CatalogEntry, ...]:
+    """The models known by name: the built-in catalog and the models of families from other packages."""
+    return (*CATALOG, *(row for family in installed_plugins().families.values() for row in family.models))
+
+
+def find_models(model: str) -> tuple[CatalogEntry, ...]:
+    """The catalog rows of a hub id, or those that match a folder's name."""
+    return find_rows(all_models(), model)
+
+
+def find_family(
+    architectures: Sequence[str],
+    family: str | Family | None = None,
+    *,
+    model: str = "",
+    options: Mapping[str, Any] | None = None,
+) -> Family:
+    """Choose a model's family and set its options.
+
+    An explicit `family` wins, as a name or as an object. Otherwise the catalog decides by the model's id or folder
+    name, and then the architecture in config.json. `options` change the family's defaults and those in the catalog.
+    """
+    if isinstance(family, Family):
+        return with_options(family, options or {})
+    plugins = installed_plugins()
+    families = FAMILIES | plugins.families
+    choices = ", ".join(sorted(all_families()))
+    if family is not None and family not in families and family not in plugins.errors:
+        raise OptionError(f"family={family!r} is unknown. Choose one of: {choices}.")
+    claiming = [each.name for each in families.values() if set(each.architectures) & set(architectures)]
+    rows = [row for row in find_models(model) if not claiming or row.family in claiming]
+    if family is not None and rows and family not in {row.family for row in rows}:
+        raise OptionError(
+            f"{model} is known to belong to the family {rows[0].family!r}, so scores with family={family!r} would be "
+            "meaningless. Omit `family`, or rename the folder if it holds another model."
+        )
+    name = family or next(iter([*(row.family for row in rows), *claiming]), None)
+    if name is None:
+        raise CheckpointError(
+            f"Cannot tell the PRM family: config.json has the architecture {list(architectures) or 'nothing'}, and "
+            f"{model or 'the model'} is not in the catalog. Pass family=..., one of: {choices}."
+        )
+    if name in plugins.errors:
+        raise PluginError(plugins.errors[name])
+    row = next((row for row in rows if row.family == name), None)
+    return with_options(families[name], {**(row.options if row else {}), **(options or {})})
+
+
+def _load(point: EntryPoint) -> Family:
+    loaded = point.load()
+    family = loaded() if isinstance(loaded, type) else loaded
+    if not isinstance(family, Family):
+        raise TypeError(f"{point.value} is not a subclass of surefoot.families.Family")
+    if family.name != point.name:
+        raise ValueError(f"the entry point is called {point.name!r}, but the family {family.name!r}")
+    for row in family.models:
+        if row.family != family.name:
+            raise ValueError(f"`models` lists {row.id} under the family {row.family!r}")
+        with_options(family, row.options)
+    return family
+
+
+def _claims(families: Iterable[Family], models: Iterable[CatalogEntry]) -> dict[str, str]:
+    """What identifies a family: the architectures and models that belong to it and to no other."""
+    architectures = {f"the architecture {name}": family.name for family in families for name in family.architectures}
+    return architectures | {f"the model {row.id.lower()}": row.family for row in models}

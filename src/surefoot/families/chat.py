@@ -1,7 +1,7 @@
 """Chat formats that several families share.
 
 A turn is delimited by special tokens. The text between them is encoded as one piece, which for ordinary text gives the
-same ids as tokenising the whole conversation at once.
+same ids as tokenizing the whole conversation at once.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The prompt is a ChatML conversation with the marker `<extra_0>` after every step. A small MLP classifies each marker as
 wrong or right. Pieces between special tokens are encoded one by one, which for ordinary text gives the same ids as
-tokenising the whole conversation at once.
+tokenizing the whole conversation at once.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ReasonEval(Family):
     """The special token at the start of the text (BOS)."""
     steps_open: bool = True
     """Encode every step as the start of a text. In the authors' code a special token separates the steps during
-    tokenisation and is removed afterwards."""
+    tokenization and is removed afterwards."""
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """One linear layer to three classes, with a bias if config.json says so."""

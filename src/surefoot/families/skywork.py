@@ -1,6 +1,6 @@
 """Skywork-o1-Open-PRM-Qwen-2.5-1.5B and -7B.
 
-The prompt is the problem and the solution line by line; every line is tokenised on its own and ends with a line break.
+The prompt is the problem and the solution line by line; every line is tokenized on its own and ends with a line break.
 A value is read at the line break that ends a step, and its sigmoid is the score. Blank lines are omitted: they are not
 steps, and where the authors' code keeps them, it gives each of them a score.
 """

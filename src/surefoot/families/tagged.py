@@ -1,7 +1,7 @@
 """Plain-text families in which a tag, an ordinary token of the vocabulary, follows every step and is where it is read.
 
 The question and the first step are encoded as one text, each further step with its separator as another; the tags
-between them are inserted by id. For ordinary text this gives the ids of tokenising everything at once, because in none
+between them are inserted by id. For ordinary text this gives the ids of tokenizing everything at once, because in none
 of these vocabularies does a token span the space before a tag or the break after it. A tag inside a question or a step
 is treated as text: it is not read, and the result carries a warning.
 """

@@ -1,6 +1,6 @@
 """PRMs trained with TRL (or axolotl) as token classifiers, and PURE-PRM-7B.
 
-The prompt is the ids of the question, then for each step its ids and those of the separator, each piece tokenised on
+The prompt is the ids of the question, then for each step its ids and those of the separator, each piece tokenized on
 its own, as the trainer does. A linear layer classifies the last token of each separator as wrong or right. PURE's score
 is the difference of the two probabilities.
 """

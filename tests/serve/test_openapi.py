@@ -70,7 +70,8 @@ def has_timeout(case: Any) -> bool:
 
 def test_every_field_of_a_result_is_described(scorer: surefoot.Scorer) -> None:
     found = scorer.score("What is 1 + 1?", ["1 + 1 = 2."]).to_dict()
-    assert set(Result.model_fields) == set(found)
+    described = Result.model_json_schema()
+    assert set(described["properties"]) == set(described["required"]) == set(found)
     assert set(Step.model_fields) == set(found["steps"][0])
 
 

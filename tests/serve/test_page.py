@@ -70,7 +70,7 @@ def score(page: Page, question: str, *solutions: str) -> None:
 
 
 def until(page: Page, expression: str, argument: str = "") -> None:
-    """Playwright's own wait evaluates text inside the page, which the page's policy forbids."""
+    """Playwright's own wait evaluates text in the page, which its content security policy forbids."""
     for _ in range(250):
         if page.evaluate(expression, argument):
             return
@@ -98,9 +98,9 @@ def test_the_steps_and_their_scores(page: Page, scorer: surefoot.Scorer) -> None
     assert float(page.locator(".numbers dd").first.inner_text()) == pytest.approx(expected.mean, abs=6e-4)
     assert page.locator("svg.curve circle").count() == len(expected.steps)
     assert "first error at step 1" in page.locator("#said").inner_text()
-    assert "in doubt: above 0.500, up to 0.750" in page.locator("#legend").inner_text()
+    assert "uncertain: above 0.500, up to 0.750" in page.locator("#legend").inner_text()
     page.locator("#threshold").fill("0")
-    assert "in doubt: above 0.000, up to 0.500" in page.locator("#legend").inner_text()
+    assert "uncertain: above 0.000, up to 0.500" in page.locator("#legend").inner_text()
     assert page.locator(".verdict").inner_text() == "✓ no error found"
 
 
@@ -127,10 +127,10 @@ def test_every_scale_has_its_own_threshold_and_curve(
             limits.append([float(field.get_attribute(name) or "nan") for name in ("min", "max")])
             legend = browser_page.locator("#legend").inner_text()
             assert ("probability" in legend) == (expected.scale == "probability")
-            assert ("in doubt" in legend) == (expected.scale != "log_ratio")
+            assert ("uncertain" in legend) == (expected.scale != "log_ratio")
             verdict = browser_page.locator(".verdict").inner_text()
             assert ("no error found" in verdict) == (expected.first_error() == -1)
-            # No two scores are drawn at one height because they lie beyond the end of the curve.
+            # The axis covers all scores: different scores are drawn at different heights.
             heights = [dot.get_attribute("cy") for dot in browser_page.locator("svg.curve circle").all()]
             assert len(set(heights)) == len(set(expected.step_scores))
     far = max(abs(value or 0) for value in ratios.score(QUESTION, SOLUTION).step_scores)
@@ -140,7 +140,7 @@ def test_every_scale_has_its_own_threshold_and_curve(
     assert limits[3] == [0, 1]
 
 
-def test_two_solutions_side_by_side(page: Page, scorer: surefoot.Scorer) -> None:
+def test_two_solutions_are_compared(page: Page, scorer: surefoot.Scorer) -> None:
     other = "Step 1: 2 + 3 = 5.\nStep 2: 5 * 4 = 20.\nFinal Answer: 20"
     score(page, QUESTION, SOLUTION, other)
     boxes = [page.locator("article").nth(number).bounding_box() for number in range(2)]
@@ -152,7 +152,7 @@ def test_two_solutions_side_by_side(page: Page, scorer: surefoot.Scorer) -> None
     assert [float(row.locator("td").first.inner_text()) for row in rows] == pytest.approx(means, abs=6e-4)
 
 
-def test_fields_come_and_go_one_at_a_time(page: Page) -> None:
+def test_solutions_are_added_and_removed(page: Page) -> None:
     page.locator("#solution-0").click()
     page.keyboard.type("first")
     for name in ("B", "C"):
@@ -169,7 +169,7 @@ def test_fields_come_and_go_one_at_a_time(page: Page) -> None:
     assert page.get_by_label("Solution", exact=True).input_value() == ""
 
 
-def test_the_letters_of_close_curves_stay_apart_and_inside(page: Page) -> None:
+def test_the_labels_of_close_curves_do_not_overlap(page: Page) -> None:
     score(page, QUESTION, *[SOLUTION] * 4)
     for value in ("0.5", "0"):
         page.locator("#threshold").fill(value)
@@ -184,7 +184,7 @@ def test_the_letters_of_close_curves_stay_apart_and_inside(page: Page) -> None:
     assert page.locator("tbody th .sample").count() == 4
 
 
-def test_what_is_compared_fits_the_screen(page: Page) -> None:
+def test_the_comparison_fits_the_screen(page: Page) -> None:
     score(page, QUESTION, SOLUTION, f"{SOLUTION} or {'more ' * 20}")
     for width in (1024, 1100, 1280):
         page.set_viewport_size({"width": width, "height": 800})
@@ -196,12 +196,12 @@ def test_what_is_compared_fits_the_screen(page: Page) -> None:
     assert "more more" in (page.locator("td.answer").last.get_attribute("title") or "")
 
 
-def test_a_resize_draws_only_the_curve_again(page: Page) -> None:
+def test_a_resize_redraws_only_the_curve(page: Page) -> None:
     score(page, QUESTION, SOLUTION)
     page.evaluate("window.kept = ['article', '.curve'].map((name) => document.querySelector(name))")
     stays = "['article', '.curve'].map((name, place) => document.querySelector(name) === window.kept[place])"
     page.set_viewport_size({"width": 1280, "height": 600})
-    # The page hears of a resize before it paints.
+    # The resize event comes before the next paint.
     page.evaluate("new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)))")
     assert page.evaluate(stays) == [True, True]
     page.set_viewport_size({"width": 700, "height": 600})
@@ -209,7 +209,7 @@ def test_a_resize_draws_only_the_curve_again(page: Page) -> None:
     assert page.evaluate(stays) == [True, False]
 
 
-def test_every_example_is_scored_by_one_click(page: Page) -> None:
+def test_one_click_scores_an_example(page: Page) -> None:
     for number in range(page.locator("#examples button").count()):
         page.locator("#said").evaluate("said => { said.textContent = ''; }")
         page.locator("#examples button").nth(number).click()
@@ -218,32 +218,32 @@ def test_every_example_is_scored_by_one_click(page: Page) -> None:
         assert page.locator("#problem").is_hidden()
 
 
-def test_the_examples_show_what_they_say_with_mini(mini_page: Page) -> None:
+def test_the_examples_with_mini(mini_page: Page) -> None:
     def example(name: str) -> list[str]:
         mini_page.locator("#said").evaluate("said => { said.textContent = ''; }")
         mini_page.get_by_role("button", name=name).click()
         mini_page.wait_for_selector("#said:not(:empty)", state="attached")
         return mini_page.locator(".verdict").all_inner_texts()
 
-    assert example("A sound solution") == ["✓ no error found"]
+    assert example("A correct solution") == ["✓ no error found"]
     assert mini_page.locator(".step.is-right").count() == 3
-    assert example("A slip") == ["✗ first error at step 1"]
-    assert example("Two solutions compared") == ["✓ no error found", "✗ first error at step 2"]
-    # A is the better one by every number.
+    assert example("An arithmetic error") == ["✗ first error at step 1"]
+    assert example("Compare two solutions") == ["✓ no error found", "✗ first error at step 2"]
+    # Solution A is better in every aggregation.
     assert mini_page.locator("#overview tbody tr").first.locator("td.best").count() == 5
     assert mini_page.locator("#overview tbody tr").last.locator("td.best").count() == 0
-    assert example("A trick in the text") == ["✗ first error at step 1"]
+    assert example("A prompt injection") == ["✗ first error at step 1"]
     assert "read as text, not as structure" in mini_page.locator(".notes").inner_text()
 
 
-def test_text_stays_text(page: Page) -> None:
+def test_input_is_never_markup(page: Page) -> None:
     score(page, EVIL, EVIL)
     assert EVIL.splitlines()[0] in page.locator(".step").first.inner_text()
     assert page.title().startswith("Surefoot")
     assert page.locator("article img, article script, article b").count() == 0
 
 
-def test_what_is_not_scored_says_why(page: Page) -> None:
+def test_unscored_steps_show_a_reason(page: Page) -> None:
     score(page, QUESTION, "Hello 𝒳.\nStep 1: 3 * 4 = 12.\nFinal Answer: 12\nBye 𝒳 now.")
     order = [part.get_attribute("class") for part in page.locator("article > *").all()]
     assert order.index("notes") < order.index("curve") < order.index("steps")
@@ -253,52 +253,52 @@ def test_what_is_not_scored_says_why(page: Page) -> None:
     score(page, "x " * 5000, "One.\nTwo.")
     page.wait_for_selector(".verdict:has-text('not scored')")
     assert "question alone takes" in page.locator(".notes").inner_text()
-    assert page.locator(".value").all_inner_texts() == ["past the limit"] * 2
+    assert page.locator(".value").all_inner_texts() == ["over the length limit"] * 2
     assert page.locator(".curve").count() == 0
 
 
-def test_calibrated_scores_say_so(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
+def test_calibrated_scores_are_labelled(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
     found = Calibration(Logistic(0.3, -0.4), scorer.name, scorer.fingerprint, FittedOn(2, 5, "0" * 64))
     with served([load_local(scorer.name, calibration=found)]) as (url, _):
         score(opened(browser_page, url), QUESTION, SOLUTION)
         assert f"calibrated: {found.name}" in browser_page.locator(".notes").inner_text()
 
 
-def test_nothing_to_score_is_said(page: Page) -> None:
+def test_an_empty_solution_is_an_error(page: Page) -> None:
     page.get_by_role("button", name="Score", exact=True).click()
     assert "nothing to score" in page.get_by_role("alert").inner_text()
 
 
-def test_scores_of_another_text_say_so(page: Page) -> None:
+def test_outdated_scores_are_marked(page: Page) -> None:
     age, copy = page.locator("#age"), page.locator("#copy-json")
     score(page, QUESTION, SOLUTION)
     assert age.is_hidden()
     for field, text in (("#question", QUESTION), ("#solution-0", SOLUTION)):
         page.locator(field).fill(f"{text} And?")
-        assert "earlier text" in age.inner_text()
+        assert "has changed since it was scored" in age.inner_text()
         assert copy.is_disabled()
         page.locator(field).fill(text)
         assert age.is_hidden()
         assert copy.is_enabled()
-    page.get_by_label("Steps are").select_option("lines")
+    page.get_by_label("Split into steps").select_option("lines")
     page.wait_for_selector(".meta:has-text('split by lines')")
     page.wait_for_selector("#age", state="hidden")
 
 
-def test_a_service_that_is_gone_is_said(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
+def test_an_unreachable_service_is_reported(scorer: surefoot.Scorer, browser_page: Page) -> None:  # noqa: F811
     page = browser_page
     with served([scorer]) as (url, _):
         opened(page, url)
         score(page, QUESTION, SOLUTION)
     page.locator("#solution-0").fill("Two.")
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector("#problem:has-text('cannot be reached')")
+    page.wait_for_selector("#problem:has-text('is unreachable')")
     assert page.locator("#state.away").inner_text() == "not connected"
     assert page.locator("#age").is_visible()
     assert page.locator("#copy-json").is_disabled()
 
 
-def test_what_is_copied_says_what_is_shown(mini_page: Page, mini_url: str) -> None:
+def test_copied_text_matches_the_page(mini_page: Page, mini_url: str) -> None:
     page = mini_page
     solution = 'Step 1: It\'s 3 * 4 = 12.\nStep 2: So 2 + 12 = "15" \\ $HOME `ls`.\nFinal Answer: 15'
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -311,7 +311,7 @@ def test_what_is_copied_says_what_is_shown(mini_page: Page, mini_url: str) -> No
         command = copied(page, "curl")
         words = shlex.split(command.replace("\\\n", " "))
         assert words[:3] == ["curl", "-s", f"{mini_url}/v1/score"]
-        # The shell itself takes the quotes apart; printf stands where curl would be.
+        # The shell parses the quotes; printf stands in for curl.
         body = subprocess.run(
             ["bash", "-c", command.replace("curl -s", "printf '%s\\n'", 1)], capture_output=True, text=True, check=True
         ).stdout.split("-d\n", 1)[1]
@@ -322,8 +322,8 @@ def test_what_is_copied_says_what_is_shown(mini_page: Page, mini_url: str) -> No
     assert errors == [1, 0, -1]
 
 
-def test_copying_works_without_a_secure_page(page: Page) -> None:
-    # As it is where the page came over plain http from another machine.
+def test_copying_works_without_https(page: Page) -> None:
+    # Like a page that was loaded over plain HTTP from another machine.
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     button = page.locator("#copy-curl")
     button.click()
@@ -336,7 +336,7 @@ def test_copying_works_without_a_secure_page(page: Page) -> None:
     page.wait_for_selector("#copy-curl:has-text('Copy curl')")
 
 
-def test_small_screens_show_what_came_back(page: Page) -> None:
+def test_small_screens_scroll_to_the_results(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     seen = (
         "id => { const { top } = document.getElementById(id).getBoundingClientRect(); return top >= 0 && top < 700; }"
@@ -344,29 +344,29 @@ def test_small_screens_show_what_came_back(page: Page) -> None:
     assert not page.evaluate(seen, "results")
     page.get_by_role("button", name="Score", exact=True).click()
     until(page, seen, "problem")
-    page.get_by_role("button", name="A slip").click()
+    page.get_by_role("button", name="An arithmetic error").click()
     page.wait_for_selector("article")
     until(page, seen, "results")
 
 
-def test_small_screens_and_dark_colours(page: Page) -> None:
+def test_small_screens_and_dark_colors(page: Page) -> None:
     score(page, QUESTION, SOLUTION, SOLUTION)
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.emulate_media(color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
-    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colors: same as the system").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
     page.emulate_media(color_scheme="light")
-    page.get_by_role("button", name="Colours: light").click()
+    page.get_by_role("button", name="Colors: light").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
     page.reload()
     assert page.locator("#theme").inner_text() == "Dark"
-    page.get_by_role("button", name="Colours: dark").click()
+    page.get_by_role("button", name="Colors: dark").click()
 
 
-def test_every_control_has_a_name_and_text_has_contrast(page: Page) -> None:
+def test_controls_have_names_and_text_has_contrast(page: Page) -> None:
     score(page, QUESTION, SOLUTION)
     nameless = page.evaluate(
         """() => [...document.querySelectorAll("button, select, textarea, input")].filter((control) =>
@@ -383,7 +383,7 @@ def test_every_control_has_a_name_and_text_has_contrast(page: Page) -> None:
     page.emulate_media(color_scheme="light")
 
 
-def test_a_service_with_a_key_asks_for_it(
+def test_the_page_asks_for_the_api_key(
     scorer: surefoot.Scorer,
     mini: surefoot.Scorer,
     browser_page: Page,  # noqa: F811
@@ -391,12 +391,12 @@ def test_a_service_with_a_key_asks_for_it(
     page = browser_page
     with served([scorer, mini], Settings(api_key="secret-key")) as (url, _):
         page.goto(url)
-        for key, said in (("", "needs a key"), ("secret", "not the key"), ("schlüssel", "not the key")):
+        for key, said in (("", "requires an API key"), ("secret", "key is wrong"), ("schlüssel", "key is wrong")):
             if key:
                 page.keyboard.type(key)
                 page.keyboard.press("Enter")
             page.wait_for_selector(f"#problem:has-text('{said}')")
-            assert page.locator("#state").inner_text() == "key needed"
+            assert page.locator("#state").inner_text() == "API key required"
             assert page.evaluate("document.activeElement.id") == "key"
             page.locator("#key").fill("")
         page.keyboard.type("secret-key")
@@ -404,16 +404,16 @@ def test_a_service_with_a_key_asks_for_it(
         page.wait_for_selector(".state.ready")
         assert page.locator("#problem").is_hidden()
         assert page.locator("#model option").count() == 2
-        # Without Enter the models are found on the way to the first scores.
+        # Without Enter, the models are listed before the first scores are requested.
         page.reload()
-        page.wait_for_selector("#problem:has-text('needs a key')")
-        page.get_by_label("Key of this service").fill("secret-key")
+        page.wait_for_selector("#problem:has-text('requires an API key')")
+        page.get_by_label("API key").fill("secret-key")
         score(page, QUESTION, SOLUTION)
         assert page.locator("#state").inner_text() == "ready"
         assert scorer.name in page.locator(".meta").inner_text()
 
 
-def test_the_page_needs_nobody_else(url: str) -> None:
+def test_the_page_loads_nothing_from_other_hosts(url: str) -> None:
     page = httpx.get(url)
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -426,8 +426,8 @@ def test_the_page_needs_nobody_else(url: str) -> None:
         assert not re.search(r"\son\w+=|style=", text) or name == "page.js"
 
 
-# The contrast of every piece of text with the ground that it stands on, as WCAG 2 computes it, and that of the edges of
-# controls, which may be lower.
+# The contrast of all text with its background, as defined by WCAG 2, and that of the borders of controls, which may be
+# lower.
 CONTRAST = """() => {
   const colour = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)

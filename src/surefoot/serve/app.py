@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from html import escape
 from importlib.resources import files
 
 from fastapi import FastAPI, Security
@@ -17,6 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from surefoot._version import __version__
+from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
 from surefoot.scoring.scorer import Scorer
 from surefoot.serve.middleware import CLIENT_CLOSED_REQUEST, ServiceMiddleware, error_reply
@@ -63,8 +66,14 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> F
     app.include_router(api, dependencies=key)
     static = files("surefoot.serve").joinpath("static")
     for path, (name, media_type) in PAGE.items():
-        app.add_route(path, _fixed(static.joinpath(name).read_bytes(), media_type), include_in_schema=False)
+        content = static.joinpath(name).read_text(encoding="utf-8").replace("{{ aggregations }}", _aggregations())
+        app.add_route(path, _fixed(content.encode(), media_type), include_in_schema=False)
     return app
+
+
+def _aggregations() -> str:
+    """Names and labels of the aggregations in results, for an attribute of the page."""
+    return escape(json.dumps([[each.name, each.label] for each in AGGREGATIONS.values() if each.in_results]))
 
 
 def _fixed(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
+from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.core.options import ReadOptions, SplitRule
 from surefoot.core.result import Scale
 from surefoot.rewards.reward import RECIPES
@@ -111,18 +112,26 @@ class Step(BaseModel):
     raw: float | None = Field(description="The score before calibration.")
 
 
+def _with_aggregations(schema: JsonDict) -> None:
+    """Adds the aggregations that every result reports."""
+    properties, required = schema["properties"], schema["required"]
+    assert isinstance(properties, dict)
+    assert isinstance(required, list)
+    for each in AGGREGATIONS.values():
+        if each.in_results:
+            properties[each.name] = {"anyOf": [{"type": "number"}, {"type": "null"}], "title": each.label}
+            required.append(each.name)
+
+
 class Result(BaseModel):
     """A scored solution: `SolutionScore.to_dict` writes it, `SolutionScore.from_dict` reads it."""
+
+    model_config = ConfigDict(json_schema_extra=_with_aggregations)
 
     status: Literal["scored", "partial", "unscored"]
     reason: str | None = Field(description="Why a step, or the whole solution, has no score.")
     model: str
     steps: list[Step]
-    mean: float | None
-    min: float | None
-    final: float | None
-    product: float | None
-    geometric_mean: float | None
     first_error: int | None = Field(
         description="Index of the first wrong step. -1: no step is wrong. null: unknown, a step is unscored."
     )

@@ -57,7 +57,8 @@ def _golden(row: dict[str, Any]) -> Golden:
     names = {field.name for field in fields(Golden)}
     if set(row) != names:
         raise ValueError(f"a row has the fields {sorted(row)} instead of {sorted(names)}")
-    golden = Golden(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    golden = Golden(**values)
     if len(golden.steps) != len(golden.scores):
         raise ValueError(f"a row has {len(golden.steps)} steps and {len(golden.scores)} scores")
     return golden

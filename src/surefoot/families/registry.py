@@ -71,8 +71,8 @@ FAMILIES: dict[str, Family] = {
 class Plugins:
     """The families of other packages."""
 
-    families: Mapping[str, Family] = field(default_factory=dict)
-    errors: Mapping[str, str] = field(default_factory=dict)
+    families: dict[str, Family] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
     """Why a family cannot be used, by its name."""
 
 
@@ -122,13 +122,18 @@ def all_families() -> dict[str, Family]:
 
 
 def all_models() -> tuple[CatalogEntry, ...]:
-    """The models known by name: the built-in catalog and the models of families from other packages."""
-    return (*CATALOG, *(row for family in installed_plugins().families.values() for row in family.models))
+    """The models known by name whose families can be used: those in the catalog and those from other packages."""
+    families = all_families()
+    return tuple(row for row in _all_rows() if row.family in families)
 
 
 def find_models(model: str) -> tuple[CatalogEntry, ...]:
     """The catalog rows of a hub id, or those that match a folder's name."""
-    return find_rows(all_models(), model)
+    return find_rows(_all_rows(), model)
+
+
+def _all_rows() -> list[CatalogEntry]:
+    return [*CATALOG, *(row for family in installed_plugins().families.values() for row in family.models)]
 
 
 def find_family(
@@ -148,7 +153,9 @@ def find_family(
     plugins = installed_plugins()
     families = FAMILIES | plugins.families
     choices = ", ".join(sorted(all_families()))
-    if family is not None and family not in families and family not in plugins.errors:
+    if family is not None and family in plugins.errors:
+        raise PluginError(plugins.errors[family])
+    if family is not None and family not in families:
         raise OptionError(f"family={family!r} is unknown. Choose one of: {choices}.")
     claiming = [each.name for each in families.values() if set(each.architectures) & set(architectures)]
     rows = [row for row in find_models(model) if not claiming or row.family in claiming]
@@ -171,7 +178,7 @@ def find_family(
 
 def _load(point: EntryPoint) -> Family:
     loaded = point.load()
-    family = loaded() if isinstance(loaded, type) else loaded
+    family: object = loaded() if isinstance(loaded, type) else loaded
     if not isinstance(family, Family):
         raise TypeError(f"{point.value} is not a subclass of surefoot.families.Family")
     if family.name != point.name:

@@ -15,6 +15,7 @@ from surefoot.errors import OptionError
 if TYPE_CHECKING:
     import torch
 
+    from surefoot.families import Family
     from surefoot.scoring.score_cache import ScoreCache
 
 DEFAULT_MODEL = "mini"
@@ -33,7 +34,7 @@ class LoadOptions:
     attention: str = "auto"
     compile: bool | Literal["auto"] = "auto"
     revision: str | None = None
-    family: str | None = None
+    family: str | Family | None = None
     family_options: Mapping[str, Any] | None = None
     base: str | Path | None = None
     max_tokens: int | None = None
@@ -74,7 +75,7 @@ def load(
     attention: str = "auto",
     compile: bool | Literal["auto"] = "auto",
     revision: str | None = None,
-    family: str | None = None,
+    family: str | Family | None = None,
     family_options: Mapping[str, Any] | None = None,
     base: str | Path | None = None,
     max_tokens: int | None = None,
@@ -98,9 +99,9 @@ def load(
 
     Options for a model in this process: `quantize` stores weights in 4 or 8 bits; with `quantize_fallback` the model is
     loaded unquantized, with a warning, where that is not possible. `dtype`, `device` and `attention` choose themselves.
-    `compile` compiles the forward pass; "auto" does so for long jobs in half precision on the CPU. The family is
-    found by the model's name or its config.json; otherwise name it with `family`. `family_options` change how the
-    family prompts and reads. `base` is the base model of LoRA weights, if not the one that they name. `max_tokens`
+    `compile` compiles the forward pass; "auto" does so for long jobs in half precision on the CPU. The family is found
+    by the model's name or its config.json; otherwise pass `family`, a name or an object. `family_options` change how
+    the family prompts and reads. `base` is the base model of LoRA weights, if not the one that they name. `max_tokens`
     lowers the longest prompt below the model's context. `calibration`, a file of `surefoot calibrate` or its content,
     is applied to every score. `cache`, a file or a `ScoreCache`, stores scores so that they are computed only once.
     `name` is what results call the model, if not `model`.

@@ -14,7 +14,6 @@ import pytest
 import surefoot
 from helpers.serving import served
 from surefoot.cli.main import main
-from surefoot.families import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -23,17 +22,12 @@ SERVICE = "http://127.0.0.1:8000"
 
 
 @pytest.fixture(autouse=True)
-def hub(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def hub(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub's place is taken by the small checkpoint; all code behind the download is the real one."""
     import huggingface_hub
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *args, **options: str(checkpoint))
     monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path / "scores.sqlite"))
-    # One page adds a family, for itself alone.
-    before = dict(FAMILIES)
-    yield
-    FAMILIES.clear()
-    FAMILIES.update(before)
 
 
 @pytest.fixture(scope="module")

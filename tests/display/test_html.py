@@ -12,7 +12,7 @@ import pytest
 
 from helpers.browser import browser_page  # noqa: F401
 from surefoot import SolutionScore, StepScore
-from surefoot.display.html import BUCKETS, bucket, colour, contrast, escape
+from surefoot.display.colour_scale import BUCKETS, bucket, colour, contrast
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -53,7 +53,7 @@ def test_a_notebook_shows_every_step() -> None:
     assert "0.210" in found.text
     assert "over length" in found.text
     assert found.text.count("✗ first error") == 1
-    assert "first error at 2" in found.text
+    assert "first error at step 2" in found.text
     assert "mean none" in found.text
 
 
@@ -71,7 +71,7 @@ def test_what_is_said_of_the_first_error(scores: tuple[float | None, ...], words
 def test_the_first_error_is_that_of_the_scale() -> None:
     step = StepScore("a", 0, 1, 0.3, "scored", 0)
     assert "no error found" in SolutionScore((step,), "m", scale="margin")._repr_html_()
-    assert "first error at 1" in SolutionScore((step,), "m")._repr_html_()
+    assert "first error at step 1" in SolutionScore((step,), "m")._repr_html_()
 
 
 def test_raw_scores_are_at_hand() -> None:
@@ -105,9 +105,11 @@ def test_the_place_on_the_scale(score: float, scale: str, place: int) -> None:
     assert bucket(score, scale) == place  # type: ignore[arg-type]
 
 
-def test_escape_leaves_nothing_open() -> None:
-    assert escape(NASTY) == (
-        "&lt;script&gt;alert(1)&lt;/script&gt; &lt;extra_0&gt; &quot;quoted&quot; &amp; &#x27;single&#x27; ?"
+def test_text_is_escaped() -> None:
+    html = solution(0.9)._repr_html_()
+    assert (
+        html.count("&lt;script&gt;alert(1)&lt;/script&gt; &lt;extra_0&gt; &#34;quoted&#34; &amp; &#39;single&#39; ?")
+        == 4
     )
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate import BestOfNResult, Rollout, best_of_n, read_rollouts, selection
-from surefoot.evaluate.answer_groups import AnswerBook
-from surefoot.evaluate.best_of_n import RULES
+from surefoot.evaluate import BestOfNResult, Rollout, best_of_n, read_rollouts
+from surefoot.evaluate.best_of_n import selection
+from surefoot.evaluate.best_of_n.answer_groups import AnswerGrouper
 
 TEACHER = Path(__file__).parents[3] / "shared" / "data" / "teacher" / "gsm8k_bon32_with_prm_scores.jsonl.gz"
 
@@ -65,7 +65,7 @@ def test_exact_numbers_agree_with_listing_every_draw(seed: int) -> None:
         assert selection.best(np.array(values), np.array(correct), n) == pytest.approx(brute_best(values, correct, n))
         draws = list(combinations(correct, n))
         assert selection.oracle(np.array(correct), n) == pytest.approx(np.mean([max(draw) for draw in draws]))
-        drawn = selection.picks(size, n, 1000, np.random.default_rng(0))
+        drawn = selection.draw(size, n, 1000, np.random.default_rng(0))
         assert len(drawn) == len(draws)
         for weights in (values, [each - 1 for each in values]):  # some models score below 0
             expected = brute_vote(classes, weights, correct, n)
@@ -76,7 +76,7 @@ def test_sampled_votes_come_near_the_exact_ones() -> None:
     classes = [0, 0, 0, 1, 1, 2, -1, 2, 1, 0]
     correct = [float(each == 0) for each in classes]
     pool = selection.Pool({}, np.array(correct), np.array(classes))
-    sampled = selection.picks(10, 5, 200, np.random.default_rng(0))
+    sampled = selection.draw(10, 5, 200, np.random.default_rng(0))
     assert sampled.shape == (200, 5)
     assert all(len(set(row)) == 5 for row in sampled.tolist())
     exact = brute_vote(classes, [1.0] * 10, correct, 5)
@@ -112,7 +112,7 @@ def test_every_rule_is_its_aggregation() -> None:
     shapes = {"low": (0.5, 0.5), "high": (0.1, 0.95)}
     rows = [rollout("1", "4" if name == "low" else "5", *scores) for name, scores in shapes.items()]
     result = best_of_n(None, rows)
-    assert {rule: value(result, rule, 2) for rule in RULES} == {
+    assert {rule: value(result, rule, 2) for rule in result.best} == {
         "min": 1.0,
         "product": 1.0,
         "mean": 0.0,
@@ -158,7 +158,7 @@ def test_what_was_not_scored_is_left_out_and_counted() -> None:
     assert (result.unscored, result.problems, result.solutions) == (2, 1, 2)
     assert value(result, "mean", 1) == 0.5
     assert any("1 problems have no solution left" in note for note in result.notes)
-    with pytest.raises(InputError, match="nothing to choose from"):
+    with pytest.raises(InputError, match="nothing to select from"):
         best_of_n(None, [rollout("1", "4", None)])
 
 
@@ -199,10 +199,10 @@ def test_labels_instead_of_answers() -> None:
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([rollout("1", "4", 0.5), rollout("1", "4", 0.5, reference="5")], {}, "have different right answers"),
+        ([rollout("1", "4", 0.5), rollout("1", "4", 0.5, reference="5")], {}, "have different reference answers"),
         ([rollout("1", "4", 0.5), Rollout("1", "r", ("a",), "4", "4", scores=(0.5,))], {}, "have different questions"),
         ([rollout("1", "4", 0.5)], {"correct_by": "label"}, "has no `is_correct`"),
-        ([Rollout("1", "q", ("a",), "4", None, True, (0.5,))], {}, "has no right answer to compare with"),
+        ([Rollout("1", "q", ("a",), "4", None, True, (0.5,))], {}, "has no reference answer"),
     ],
 )
 def test_rows_that_do_not_fit(rows: list[Rollout], options: dict[str, Any], message: str) -> None:
@@ -225,18 +225,18 @@ def test_the_numbers_that_are_tried(count: int, ns: tuple[int, ...]) -> None:
 
 
 def test_each_pair_is_compared_once() -> None:
-    book = AnswerBook()
+    book = AnswerGrouper()
     first = book.group(["4", "5", "4.0", None, "5.0", "4"], "4")
-    assert first.classes == (0, 1, 0, -1, 1, 0)
+    assert first.groups == (0, 1, 0, -1, 1, 0)
     assert first.correct == (True, False, True, False, False, True)
     count = book.compared
-    assert book.group(["5.0", "4"], "4").classes == (1, 0)
+    assert book.group(["5.0", "4"], "4").groups == (1, 0)
     assert book.compared == count
 
 
 def test_without_a_reference_answers_still_fall_into_classes() -> None:
-    grouping = AnswerBook().group(["4", "5", "4.0"], None)
-    assert grouping.classes == (0, 1, 0)
+    grouping = AnswerGrouper().group(["4", "5", "4.0"], None)
+    assert grouping.groups == (0, 1, 0)
     assert grouping.correct == (None, None, None)
 
 

@@ -93,7 +93,7 @@ def test_scores_without_a_mistake_have_a_finite_map() -> None:
 @pytest.mark.parametrize("method", ["temperature", "isotonic"])
 def test_scores_that_say_the_opposite_are_refused(method: Any) -> None:
     rows = [row(number, score, score < 0.5) for number, score in enumerate([0.1, 0.2, 0.8, 0.9])]
-    with pytest.raises(InputError, match="no more often right"):
+    with pytest.raises(InputError, match="not more often correct"):
         calibrate(None, rows, method=method)
 
 
@@ -154,10 +154,10 @@ def test_the_file_says_what_it_was_fitted_on() -> None:
 def test_what_cannot_be_held_out_is_said() -> None:
     one = calibrate(None, [row(0, 0.2, False), row(0, 0.9, True)], draws=0)
     assert one.after is None
-    assert "one question only" in one.notes[0]
+    assert "only one question" in one.notes[0]
     two = calibrate(None, [row(0, 0.2, False), row(1, 0.9, True)], draws=0)
     assert two.after is None
-    assert "needs right and wrong ones" in two.notes[0]
+    assert "needs correct and incorrect ones" in two.notes[0]
     assert "after, 2 folds - -" in " ".join(str(two).split())
 
 

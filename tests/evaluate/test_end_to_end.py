@@ -176,7 +176,7 @@ def test_an_unscored_solution_is_exit_code_one(
     file = jsonl(tmp_path / "x.jsonl", [*bench_rows(4), {**bench_rows(1)[0], "steps": ["word " * 80], "label": 0}])
     call = ["eval", "processbench", "--model", str(checkpoint), "--data", str(file), "--max-tokens", "60"]
     assert main(call) == 1
-    assert "note: 1 of 5 solutions have no verdict" in capsys.readouterr().out
+    assert "note: 1 of 5 solutions have no prediction" in capsys.readouterr().out
 
 
 def test_prmbench_from_the_command_line(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,7 +211,7 @@ def test_prmbench_from_the_command_line(checkpoint: Path, tmp_path: Path, capsys
         == 0
     )
     found = json.loads(capsys.readouterr().out)
-    assert found["twins"]["solutions"] == 4
+    assert found["originals"]["solutions"] == 4
     assert found["overall"]["solutions"] == 12
     assert (
         sum(found["overall"][cell] for cell in ("true_positive", "false_positive", "true_negative", "false_negative"))
@@ -234,7 +234,7 @@ def test_best_of_n_from_ready_made_scores(tmp_path: Path, capsys: pytest.Capture
     assert [found["best"]["min"][n]["value"] for n in ("1", "2")] == [0.5, 1.0]
     rows[1]["mine"] = [None]
     assert main(["eval", "best-of-n", "--data", str(jsonl(file, rows)), "--scores", "mine"]) == 1
-    assert "1 solutions have a step without a score" in capsys.readouterr().out
+    assert "1 solutions have an unscored step" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -248,8 +248,8 @@ def test_best_of_n_from_ready_made_scores(tmp_path: Path, capsys: pytest.Capture
         (["--model", "m", "--tune-on", "omnimath"], "no such split is read"),
         (["--scores", "nothing"], "line 1: expected `nothing` as a list of numbers"),
         (["--model", "no model"], "neither an existing folder nor a hub id"),
-        (["--model", "no model", "--draws", "-1"], "draws=-1 cannot be made"),
-        (["--model", "no model", "--seed", "-1"], "seed=-1 is below 0"),
+        (["--model", "no model", "--draws", "-1"], "draws=-1 is negative"),
+        (["--model", "no model", "--seed", "-1"], "seed=-1 is negative"),
         (["--model", "no model", "--cache", "."], "The score cache . is a folder"),
     ],
 )
@@ -263,7 +263,7 @@ def test_wrong_numbers_and_places_are_refused_before_the_model(
 ) -> None:
     rows = jsonl(tmp_path / "x.jsonl", [{"question": "q", "steps": ["a"], "ground_truth": "4"}])
     assert main(["eval", "best-of-n", "--data", str(rows), "--model", "no model", "--n", "0,1"]) == 2
-    assert "ns=[0, 1] cannot be chosen from" in capsys.readouterr().err
+    assert "ns=[0, 1] is invalid" in capsys.readouterr().err
     call = ["calibrate", "--data", str(data), "--model", "no model"]
     assert main([*call, "--folds", "1"]) == 2
     assert "folds=1 leave nothing" in capsys.readouterr().err
@@ -278,7 +278,7 @@ def test_rollouts_that_do_not_fit_are_refused_before_scoring(
 ) -> None:
     counted = Counted(monkeypatch)
     rows = [{"question": "q", "steps": ["a"], "ground_truth": answer} for answer in ("4", "5")]
-    with pytest.raises(InputError, match="have different right answers"):
+    with pytest.raises(InputError, match="have different reference answers"):
         evaluate.best_of_n(scorer, rows)
     assert counted.prompts == 0
 

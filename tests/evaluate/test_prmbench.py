@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from surefoot.evaluate import PRMBenchRow, prmbench
-from surefoot.evaluate.prmbench import CATEGORIES, Decisions
+from surefoot.evaluate.prmbench import Decisions
+from surefoot.evaluate.prmbench.result import CATEGORIES
 
 
 def row(classification: str, errors: set[int], scores: Sequence[float | None], **more: Any) -> PRMBenchRow:
@@ -83,13 +84,13 @@ def test_overall_is_made_of_all_decisions_not_of_the_classes() -> None:
     assert result.overall.prm_score != pytest.approx((first + second) / 2)
 
 
-def test_twins_are_shown_and_in_no_total() -> None:
+def test_originals_are_shown_and_in_no_total() -> None:
     rows = [row("redundency", {1}, [0.9, 0.1]), row("correct", set(), [0.1, 0.1, 0.1])]
     result = prmbench(None, rows)
     assert result.overall.decisions == Decisions(1, 0, 1, 0)
     assert result.overall.solutions == 1
-    assert result.twins is not None
-    assert result.twins.decisions == Decisions(0, 0, 0, 3)
+    assert result.originals is not None
+    assert result.originals.decisions == Decisions(0, 0, 0, 3)
     assert [each.name for each in result.classes] == ["redundency"]
 
 
@@ -103,11 +104,11 @@ def test_steps_without_a_score_are_counted_apart() -> None:
     assert result.overall.decisions == Decisions(3, 0, 1, 0)
     assert result.unscored == 1
     assert result.overall.first_errors == (1, 1)
-    assert "1 of 2 solutions have steps without a score" in result.notes[0]
+    assert "1 of 2 solutions have unscored steps" in result.notes[0]
 
 
 def test_notes_on_the_data() -> None:
-    rows = [row("circular", {0}, [0.1], misplaced=2), row("of my own", {0}, [0.1])]
+    rows = [row("circular", {0}, [0.1], out_of_range=2), row("of my own", {0}, [0.1])]
     notes = prmbench(None, rows).notes
     assert any("2 error indices point past the last step" in note for note in notes)
     assert any("Not among the nine classes: of my own" in note for note in notes)
@@ -146,7 +147,7 @@ def test_a_step_that_is_only_a_number_counts_and_a_blank_one_is_told() -> None:
     result = prmbench(None, rows)
     assert result.overall.decisions == Decisions(1, 0, 1, 0)
     assert result.overall.first_errors == (1, 1)
-    assert result.notes == ("2 steps are blank, 1 of them marked wrong; they are in no total.",)
+    assert result.notes == ("2 steps are blank, 1 of them labelled incorrect; they are in no total.",)
 
 
 def test_intervals_are_over_solutions_and_repeat() -> None:

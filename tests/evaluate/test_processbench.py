@@ -50,7 +50,7 @@ def test_the_whole_table_by_hand() -> None:
     assert result.f1 == split.f1
     assert split.unscored == result.unscored == 2
     assert split.outcomes == {"right": 5, "early": 1, "late": 1, "missed": 1, "false_alarm": 1}
-    assert "2 of 11 solutions have no verdict" in result.notes[0]
+    assert "2 of 11 solutions have no prediction" in result.notes[0]
     positions = {name: (share.hits, share.total) for name, share in result.positions.items()}
     assert positions == {"1": (2, 2), "2": (1, 4), "3": (0, 0)}
 
@@ -120,8 +120,8 @@ def test_right_answer_wrong_process() -> None:
         row(-1, [0.1, 0.1], answer_correct=True),
     ]
     result = processbench(None, rows)
-    assert (result.sneaky_located.hits, result.sneaky_located.total) == (1, 3)
-    assert (result.sneaky_detected.hits, result.sneaky_detected.total) == (2, 3)
+    assert (result.hidden_errors_located.hits, result.hidden_errors_located.total) == (1, 3)
+    assert (result.hidden_errors_detected.hits, result.hidden_errors_detected.total) == (2, 3)
 
 
 def test_generators() -> None:
@@ -274,9 +274,9 @@ def test_mappings_do_as_rows() -> None:
 
 
 def test_what_is_no_row() -> None:
-    with pytest.raises(InputError, match="no row to evaluate"):
+    with pytest.raises(InputError, match="no rows to evaluate"):
         processbench(None, [])
     with pytest.raises(InputError, match=r"Row 1 \(from 0\) is int"):
         processbench(None, [{"problem": "p", "steps": ["a"], "label": 0}, 3])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="no ready-made scores"):
+    with pytest.raises(InputError, match="no precomputed scores"):
         processbench(None, [ProcessBenchRow("x", "s", "p", ("a",), 0)])

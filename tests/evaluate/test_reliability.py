@@ -11,19 +11,23 @@ import pytest
 from surefoot.errors import OptionError
 from surefoot.evaluate import processbench, reliability
 from surefoot.evaluate.intervals import Bootstrap
-from surefoot.evaluate.reliability import Known, known_steps
+from surefoot.evaluate.reliability import LabelledScore, labelled_scores
 
 
 def test_the_steps_whose_truth_is_known() -> None:
     steps = ("a", "b", " ", "c", "d")
     scores = (0.9, 0.8, None, 0.3, 0.2)
-    assert known_steps(steps, scores, 3) == [(0.9, True), (0.8, True), (0.3, False)]
-    assert known_steps(steps, scores, -1) == [(0.9, True), (0.8, True), (0.3, True), (0.2, True)]
-    assert known_steps(steps, scores, 0) == [(0.9, False)]
-    assert known_steps(steps, (0.9, None, None, None, 0.2), 3) == [(0.9, True)]
+    assert labelled_scores(steps, scores, 3) == [(0.9, True), (0.8, True), (0.3, False)]
+    assert labelled_scores(steps, scores, -1) == [(0.9, True), (0.8, True), (0.3, True), (0.2, True)]
+    assert labelled_scores(steps, scores, 0) == [(0.9, False)]
+    assert labelled_scores(steps, (0.9, None, None, None, 0.2), 3) == [(0.9, True)]
 
 
-SOLUTIONS: list[list[Known]] = [[(0.9, True), (0.8, True), (0.6, False)], [(0.2, False)], [(0.7, True), (0.1, True)]]
+SOLUTIONS: list[list[LabelledScore]] = [
+    [(0.9, True), (0.8, True), (0.6, False)],
+    [(0.2, False)],
+    [(0.7, True), (0.1, True)],
+]
 
 
 def test_a_curve_by_hand() -> None:
@@ -32,8 +36,8 @@ def test_a_curve_by_hand() -> None:
     assert found is not None
     low, high = found.bins
     assert (low.low, low.high, low.count, high.count) == (0.0, 0.5, 2, 4)
-    assert (low.score, low.right) == pytest.approx((0.15, 0.5))
-    assert (high.score, high.right) == pytest.approx((0.75, 0.75))
+    assert (low.score, low.accuracy) == pytest.approx((0.15, 0.5))
+    assert (high.score, high.accuracy) == pytest.approx((0.75, 0.75))
     assert found.ece == pytest.approx(0.35 * 2 / 6)
     assert (found.steps, found.solutions) == (6, 3)
     surprise = [0.9, 0.8, 1 - 0.6, 1 - 0.2, 0.7, 0.1]
@@ -46,7 +50,7 @@ def test_an_edge_belongs_to_the_bin_above_and_one_to_the_last() -> None:
     assert found is not None
     assert [at for at, each in enumerate(found.bins) if each.count] == [0, 3, 7, 9]
     assert found.bins[1].score is None
-    assert found.bins[1].right is None
+    assert found.bins[1].accuracy is None
     assert math.isfinite(found.log_loss)
 
 
@@ -73,8 +77,8 @@ def test_the_interval_is_over_solutions() -> None:
         assert found.ece_interval is not None
         (full,) = [each for each in found.bins if each.count]
         assert full.interval is not None
-        assert full.right is not None
-        assert full.interval.low < full.right < full.interval.high
+        assert full.accuracy is not None
+        assert full.interval.low < full.accuracy < full.interval.high
         intervals.append(found.ece_interval)
     assert intervals[0] == pytest.approx(intervals[1])
 

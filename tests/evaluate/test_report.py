@@ -16,7 +16,7 @@ from helpers.browser import browser_page  # noqa: F401
 from surefoot import evaluate
 from surefoot.cli.main import main
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate.report import figures
+from surefoot.evaluate.report_page import figures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -364,7 +364,7 @@ def test_small_and_odd_results_have_a_page() -> None:
     assert "$x_{$" in evaluate.report_html(evaluate.prmbench(None, named, draws=50))
     margins = [row | {"scores": [2 * score - 1 for score in row["scores"]]} for row in rollout_rows()]
     result = evaluate.best_of_n(None, margins, draws=50)
-    assert "The scores are no probabilities" in " ".join(result.notes)
+    assert "The scores are not probabilities" in " ".join(result.notes)
     assert not result.weighted
     assert "Votes are weighted" not in evaluate.report_html(result)
     with pytest.raises(InputError, match="has no report"):

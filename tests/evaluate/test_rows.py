@@ -67,15 +67,15 @@ def test_line_separators_inside_a_string_end_no_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"label": 2}, "label is 2; expected the 0-based index of the first wrong of 2 steps, or -1"),
+        ({"label": 2}, "label is 2; expected the 0-based index of the first incorrect of 2 steps, or -1"),
         ({"label": -2}, "label is -2"),
         ({"label": True}, "label is True"),
         ({"label": None}, "label is None"),
-        ({"steps": []}, "expected `steps` as a list of texts that is not empty"),
+        ({"steps": []}, "expected `steps` as a non-empty list of texts"),
         ({"steps": "a b"}, "expected `steps`"),
         ({"steps": ["a", 3]}, "expected `steps`"),
-        ({"problem": 4}, "`problem` is int, not text"),
-        ({"problem": None}, "expected `problem`. It has: id, generator"),
+        ({"problem": 4}, "`problem` is int; expected text"),
+        ({"problem": None}, "expected `problem`. Its fields are: id, generator"),
         ({"generator": 7}, "generator is 7; expected text, or null"),
         ({"generator": ["G"]}, "generator is ['G']; expected text, or null"),
         ({"final_answer_correct": "false"}, "final_answer_correct is 'false'; expected true, false or null"),
@@ -175,7 +175,7 @@ OFFICIAL = {
 def test_official_indices_count_from_one(tmp_path: Path) -> None:
     (row,) = read_prmbench(jsonl(tmp_path / "x.jsonl", OFFICIAL))
     assert (row.problem, row.steps, sorted(row.errors)) == ("mq", ("a", "b", "c"), [1, 2])
-    with pytest.raises(InputError, match="the first step of this format is 1"):
+    with pytest.raises(InputError, match="this format counts steps from 1"):
         read_prmbench(jsonl(tmp_path / "y.jsonl", {**OFFICIAL, "error_steps": [0]}))
 
 
@@ -190,16 +190,16 @@ def test_ours_count_from_zero(tmp_path: Path) -> None:
     }
     (row,) = read_prmbench(jsonl(tmp_path / "x.jsonl", ours))
     assert sorted(row.errors) == [1]
-    with pytest.raises(InputError, match="label is 1 and error_steps is .2.; the label has to be the first"):
+    with pytest.raises(InputError, match="label is 1 and error_steps is .2.; the label has to be the smallest"):
         read_prmbench(jsonl(tmp_path / "y.jsonl", {**ours, "error_steps": [2]}))
 
 
 def test_indices_past_the_end_are_counted_and_left_out(tmp_path: Path) -> None:
     (row,) = read_prmbench(jsonl(tmp_path / "x.jsonl", {**OFFICIAL, "error_steps": [3, 4, 9]}))
-    assert (sorted(row.errors), row.misplaced) == ([2], 2)
+    assert (sorted(row.errors), row.out_of_range) == ([2], 2)
 
 
-def test_twins_come_from_redundency_rows_and_repeats_are_dropped(tmp_path: Path) -> None:
+def test_originals_come_from_redundency_rows_and_repeats_are_dropped(tmp_path: Path) -> None:
     redundant = {**OFFICIAL, "classification": "redundency", "idx": "r"}
     rows = read_prmbench(jsonl(tmp_path / "x.jsonl", OFFICIAL, redundant, redundant, OFFICIAL))
     assert [(row.classification, row.problem) for row in rows] == [
@@ -265,12 +265,12 @@ def test_rollouts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"question": "q", "steps": ["a"]}, "expected the right answer as `ground_truth` or `reference`"),
-        ({"question": "q", "steps": ["a"], "is_correct": 1}, "is_correct is 1, not true or false"),
+        ({"question": "q", "steps": ["a"]}, "expected the reference answer as `ground_truth` or `reference`"),
+        ({"question": "q", "steps": ["a"], "is_correct": 1}, "is_correct is 1; expected true or false"),
         ({"question": "q", "is_correct": True}, "expected `solution`"),
         ({"question": "q", "steps": ["a"], "is_correct": True}, "expected `s` as a list of numbers"),
         ({"question": "q", "steps": ["a"], "is_correct": True, "s": [0.1, 0.2]}, "`s` has 2 scores for 1 steps"),
-        ({"question": "q", "steps": ["a"], "is_correct": True, "s": [float("nan")]}, "list of numbers, null for"),
+        ({"question": "q", "steps": ["a"], "is_correct": True, "s": [float("nan")]}, "list of numbers, with null for"),
         ({"question": "q", "steps": ["a"], "is_correct": True, "s": [True]}, "list of numbers"),
     ],
 )
@@ -285,6 +285,8 @@ def test_one_id_is_one_problem(tmp_path: Path) -> None:
     file = jsonl(tmp_path / "x.jsonl", *rows)
     with pytest.raises(InputError) as error:
         read_rollouts(file)
-    assert str(error.value).startswith(f"{file}, line 3: problem_id is '3', which is another problem at {file}, line 1")
+    assert str(error.value).startswith(
+        f"{file}, line 3: problem_id is '3', which belongs to another problem at {file}, line 1"
+    )
     nameless = [row | {"problem_id": None} for row in rows]
     assert [row.group for row in read_rollouts(jsonl(file, *nameless))] == ["q", "q", "r"]

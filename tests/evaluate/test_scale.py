@@ -12,10 +12,10 @@ import torch
 import surefoot
 from helpers.small import CASES, change
 from surefoot import evaluate
-from surefoot.display.html import bucket
+from surefoot.display.colour_scale import bucket
 from surefoot.errors import InputError
-from surefoot.evaluate.report import prmbench, processbench
-from surefoot.evaluate.report.content import thresholds
+from surefoot.evaluate.registry import BENCHMARKS
+from surefoot.evaluate.report_page.content import thresholds
 from surefoot.scoring.local import load_local
 from surefoot.scoring.score_cache import ScoreCache
 
@@ -77,8 +77,8 @@ def test_how_bad_a_mistake_is_counts_from_the_threshold() -> None:
     ]
     marked = [row | {"classification": "circular"} for row in pair]
     for page in (
-        processbench.content(evaluate.processbench(None, pair, threshold=0.0)),
-        prmbench.content(evaluate.prmbench(None, marked, threshold=0.0)),
+        BENCHMARKS["processbench"].report(evaluate.processbench(None, pair, threshold=0.0)),
+        BENCHMARKS["prmbench"].report(evaluate.prmbench(None, marked, threshold=0.0)),
     ):
-        missed, blamed, right = (entry.badness for entry in page.entries)
+        missed, blamed, right = (entry.severity for entry in page.entries)
         assert missed > blamed > right

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from surefoot.display.tables import table
 from surefoot.evaluate import ProcessBenchRow, processbench
-from surefoot.evaluate.tables import table
 
 CLEAR = "\x1b[2J\x1b]0;taken\x07"
 

@@ -1,1 +1,1 @@
-"""How results look: terminal and HTML. No torch."""
+"""Rendering of results for terminals, notebooks and tables. Knows results only through the protocols in `views`."""

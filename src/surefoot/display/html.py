@@ -1,25 +1,22 @@
-"""Render a scored solution as HTML, for notebooks and for evaluation reports.
+"""Renders scored steps as HTML, for notebooks and for the reports of an evaluation.
 
-Invariant: all external text goes through `escape`. Colour is never the only cue: the number is next to it, and the
-scale runs from orange to blue, which colour-blind readers can distinguish. No scripts are needed.
+The HTML comes from Jinja2 templates with autoescaping, so text from data stays text. Every colour has its number next
+to it, and no script is needed. Jinja2 is imported at the first rendering.
 """
 
 from __future__ import annotations
 
-import html
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from surefoot.display.terminal import notes_of
+from surefoot.display.colour_scale import BUCKETS, bucket, colour
+from surefoot.display.summary import notes, summary
+from surefoot.display.views import SolutionView
 
 if TYPE_CHECKING:
-    from surefoot.core.result import Scale, SolutionScore
-
-WRONG, MIDDLE, RIGHT = (0xA8, 0x41, 0x0A), (0xEF, 0xE9, 0xDC), (0x1A, 0x5A, 0x96)
-BUCKETS = 11
-DARK, LIGHT = "#000000", "#ffffff"
+    from jinja2 import Environment
 
 STYLES = {
     "steps": "list-style:none;margin:0;padding:0",
@@ -35,133 +32,96 @@ STYLES = {
     "truth": "background:#a8410a;color:#ffffff;border-color:#a8410a;-webkit-print-color-adjust:exact;"
     "print-color-adjust:exact",
 }
-"""The CSS of every part, by name. Notebooks get it inline, a report in its style sheet."""
-
-Dress = Callable[..., str]
-"""Maps style names to the HTML attribute that applies them."""
-
-
-def clean(text: object) -> str:
-    """Return text that can be encoded as UTF-8: a lone surrogate becomes a question mark."""
-    return str(text).encode("utf-8", "replace").decode("utf-8")
-
-
-def escape(text: object) -> str:
-    """Escape text for use in HTML, including attributes."""
-    return html.escape(clean(text), quote=True)
-
-
-def inline(*names: str) -> str:
-    """Return a `style` attribute with the CSS itself."""
-    return f' style="{";".join(STYLES[name] for name in names)}"'
-
-
-def classed(*names: str) -> str:
-    """Return a `class` attribute, for a page that includes `style_sheet`."""
-    return f' class="{" ".join(names)}"'
-
-
-def style_sheet() -> str:
-    """Return all styles as CSS rules."""
-    return "\n".join(f".{name}{{{look}}}" for name, look in STYLES.items())
-
-
-def bucket(score: float, scale: Scale = "probability") -> int:
-    """Return the position of a score on the colour scale; 0 is the lowest."""
-    if scale == "margin":
-        score = (score + 1.0) / 2.0
-    elif scale == "log_ratio":
-        score = 1.0 / (1.0 + math.exp(-min(max(score, -30.0), 30.0)))
-    return round(min(max(score, 0.0), 1.0) * (BUCKETS - 1))
-
-
-def colour(number: int) -> tuple[str, str]:
-    """Return the background and text colours of a position on the scale."""
-    share = number / (BUCKETS - 1)
-    ends, far = ((WRONG, MIDDLE), 2 * share) if share < 0.5 else ((MIDDLE, RIGHT), 2 * share - 1)
-    mixed = [round(a + (b - a) * far) for a, b in zip(*ends, strict=True)]
-    back = "#" + "".join(f"{part:02x}" for part in mixed)
-    return back, LIGHT if contrast(LIGHT, back) > contrast(DARK, back) else DARK
-
-
-def contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two colours, from 1 to 21, as defined by WCAG."""
-    low, high = sorted(map(_luminance, (first, second)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def _luminance(code: str) -> float:
-    parts = [int(code[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
+"""CSS declarations by class name. Notebooks get them inline, reports as a style sheet."""
 
 for _number in range(BUCKETS):
-    _back, _ink = colour(_number)
-    STYLES[f"c{_number}"] = f"background:{_back};color:{_ink};-webkit-print-color-adjust:exact;print-color-adjust:exact"
-    STYLES[f"e{_number}"] = f"border-left-color:{_back}"
+    _background, _ink = colour(_number)
+    STYLES[f"c{_number}"] = (
+        f"background:{_background};color:{_ink};-webkit-print-color-adjust:exact;print-color-adjust:exact"
+    )
+    STYLES[f"e{_number}"] = f"border-left-color:{_background}"
 
 
 @dataclass(frozen=True)
-class ShownStep:
+class StepItem:
     """One step to render."""
 
     text: str
     score: float | None
     raw: float | None = None
-    why: str = "no score"
-    """Shown instead of a score that is None."""
-    truth: str = ""
-    """A label for a known error, shown as a filled badge."""
-    guess: str = ""
-    """A label for a predicted error, shown as an outlined badge."""
+    placeholder: str = "no score"
+    """Shown instead of a missing score."""
+    label: str = ""
+    """A filled flag: the error that the data set states."""
+    prediction: str = ""
+    """An outlined flag: the error that the model predicts."""
 
 
-def steps_html(steps: Iterable[ShownStep], dress: Dress, scale: Scale = "probability") -> str:
-    """Render the steps as a list: number, coloured score, text and badges."""
-    return f"<ol{dress('steps')}>{''.join(_step(at, step, dress, scale) for at, step in enumerate(steps, 1))}</ol>"
+def style_sheet() -> str:
+    """Returns the styles as CSS rules."""
+    return "\n".join(f".{name}{{{declarations}}}" for name, declarations in STYLES.items())
 
 
-def _step(number: int, step: ShownStep, dress: Dress, scale: Scale) -> str:
-    if step.score is None:
-        chip, edge = f"<span{dress('chip', 'none')}>{escape(step.why)}</span>", dress("step")
-    else:
-        place = bucket(step.score, scale)
-        before = "" if step.raw is None else f' title="raw score {step.raw:.4f}"'
-        chip, edge = (
-            f"<span{dress('chip', f'c{place}')}{before}>{step.score:.3f}</span>",
-            dress("step", f"e{place}"),
-        )
-    flags = f"<span{dress('flag', 'truth')}>{escape(step.truth)}</span>" if step.truth else ""
-    flags += f"<span{dress('flag')}>{escape(step.guess)}</span>" if step.guess else ""
-    return (
-        f"<li{edge}><span{dress('no')}>{number}</span>{chip}<span{dress('text')}>{escape(step.text)}{flags}</span></li>"
-    )
+def inline_styles(*names: str) -> str:
+    """Returns a `style` attribute with these styles, for HTML without a style sheet."""
+    return f'style="{";".join(STYLES[name] for name in names)}"'
 
 
-def solution_html(result: SolutionScore) -> str:
-    """Render a scored solution for a notebook."""
+def class_names(*names: str) -> str:
+    """Returns a `class` attribute, for a page with `style_sheet`."""
+    return f'class="{" ".join(names)}"'
+
+
+def solution_html(result: SolutionView) -> str:
+    """Renders a scored solution for a notebook, with inline styles."""
     error = result.first_error()
     steps = [
-        ShownStep(
+        StepItem(
             step.text,
             step.score,
             step.raw,
-            why=step.status.replace("_", " "),
-            guess="✗ first error" if at == error else "",
+            placeholder=step.status.replace("_", " "),
+            prediction="✗ first error" if at == error else "",
         )
         for at, step in enumerate(result.steps)
     ]
-    numbers = {"mean": result.mean, "min": result.min, "final": result.final, "product": result.product}
-    parts = [f"{name} {'none' if value is None else format(value, '.3f')}" for name, value in numbers.items()]
-    parts.append(
-        "first error unknown" if error is None else "no error found" if error == -1 else f"first error at {error + 1}"
+    return render(
+        "surefoot.display",
+        "solution.html.j2",
+        inline_styles,
+        summary=" · ".join(summary(result)),
+        steps=steps,
+        scale=result.scale,
+        footer=[result.model, *notes(result)],
     )
-    small = "opacity:.75;font-size:.9em;margin:.3em 0"
-    return (
-        f'<div style="max-width:70em;line-height:1.45"><div style="font-weight:600;margin:.3em 0">'
-        f'{escape(" · ".join(parts))}</div>{steps_html(steps, inline, result.scale)}<div style="{small}">'
-        f"{escape(result.model)}</div>"
-        + "".join(f'<div style="{small}">{escape(note)}</div>' for note in notes_of(result))
-        + "</div>"
+
+
+def render(package: str, template: str, attributes: Callable[..., str], **context: Any) -> str:
+    """Renders a template of a package's folder `templates`, or of this package's.
+
+    `attributes` turns style names into an HTML attribute: `inline_styles` or `class_names`. Unpaired surrogates, which
+    UTF-8 cannot encode, become question marks.
+    """
+    from markupsafe import Markup
+
+    text = (
+        _environment(package)
+        .get_template(template)
+        .render(attributes=lambda *names: Markup(attributes(*names)), **context)
     )
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+@cache
+def _environment(package: str) -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("surefoot.display")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["bucket"] = bucket
+    return environment

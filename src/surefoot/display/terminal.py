@@ -1,6 +1,6 @@
-"""Render a scored solution for a terminal: one line per step with a score bar, and the first error marked.
+"""Renders a scored solution for a terminal: one line per step, with a bar as long as its score.
 
-Invariant: nothing is coloured in a file or a pipe, or if NO_COLOR is set. All external text goes through `printable`.
+Colour is opt-in; `wants_colour` says no for files, pipes and NO_COLOR. Text from data goes through `printable`.
 """
 
 from __future__ import annotations
@@ -10,31 +10,35 @@ import shutil
 import sys
 from typing import TextIO
 
-from surefoot.core.result import Scale, SolutionScore, StepScore
+from surefoot.display.summary import notes, summary
+from surefoot.display.views import SolutionView, StepView
 
 BAR = 10
 GREEN, YELLOW, RED, GREY, BOLD = "32", "33", "31", "90", "1"
 
 
 def wants_colour(stream: TextIO = sys.stdout) -> bool:
-    """Whether to colour output to the stream."""
+    """Returns whether output to the stream should be coloured."""
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, code: str, colour: bool) -> str:
-    """Return the text with a colour code if `colour` is true, else unchanged."""
+    """Wraps the text in a colour code if `colour` is true."""
     return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, with a dot for every control character that a terminal would interpret."""
+    """Replaces everything that a terminal would act on, such as escape codes and line breaks, with a dot."""
     return "".join(char if char.isprintable() else "·" for char in text)
 
 
 def show(
-    result: SolutionScore, *, threshold: float | None = None, colour: bool = False, width: int | None = None
+    result: SolutionView, *, threshold: float | None = None, colour: bool = False, width: int | None = None
 ) -> str:
-    """Render the whole result. The threshold defaults to that of the scale."""
+    """Renders the whole result. `threshold` defaults to the natural one of the result's scale.
+
+    print(show(scorer.score(question, solution), colour=wants_colour()))
+    """
     threshold = result.natural_threshold if threshold is None else threshold
     width = width or shutil.get_terminal_size((100, 24)).columns
     error = result.first_error(threshold)
@@ -42,23 +46,23 @@ def show(
         _step_line(number, step, result.scale, wrong=number == error, threshold=threshold, colour=colour, width=width)
         for number, step in enumerate(result.steps)
     ]
-    lines.append(_summary(result, threshold, colour))
-    lines += [paint(f"note: {printable(text)}", YELLOW, colour) for text in notes_of(result)]
+    lines.append(paint("  ".join(summary(result, threshold)), BOLD, colour))
+    lines += [paint(f"note: {printable(note)}", YELLOW, colour) for note in notes(result)]
     return "\n".join(lines)
 
 
 def _step_line(
-    number: int, step: StepScore, scale: Scale, *, wrong: bool, threshold: float, colour: bool, width: int
+    number: int, step: StepView, scale: str, *, wrong: bool, threshold: float, colour: bool, width: int
 ) -> str:
     mark = "✗" if wrong else " "
     if step.score is None:
         gauge, shade = f"{step.status:<{BAR + 6}}", GREY
     elif scale == "log_ratio":
-        # An unbounded score has no bar, and no range between incorrect and correct.
+        # A log-ratio has no bounds: there is no bar to fill, and no yellow zone below 1.
         gauge, shade = f"{step.score:>{BAR + 6}.6f}", RED if step.score <= threshold else GREEN
     else:
-        share = (step.score + 1) / 2 if scale == "margin" else step.score
-        filled = round(min(max(share, 0.0), 1.0) * BAR)
+        fraction = (step.score + 1) / 2 if scale == "margin" else step.score
+        filled = round(min(max(fraction, 0.0), 1.0) * BAR)
         gauge = f"{'█' * filled}{'·' * (BAR - filled)} {step.score:.3f}"
         shade = RED if step.score <= threshold else YELLOW if step.score <= (1 + threshold) / 2 else GREEN
     if step.spread is not None:
@@ -69,33 +73,3 @@ def _step_line(
     if len(text) > room:
         text = text[: room - 1] + "…"
     return paint(head, shade, colour) + (paint(text, BOLD, colour) if wrong else text)
-
-
-def _summary(result: SolutionScore, threshold: float, colour: bool) -> str:
-    numbers = {
-        "mean": result.mean,
-        "min": result.min,
-        "final": result.final,
-    }
-    if result.scale == "probability":
-        numbers["product"] = result.product
-    parts = [f"{name} {'none' if value is None else format(value, '.3f')}" for name, value in numbers.items()]
-    error = result.first_error(threshold)
-    if error is None:
-        parts.append("first error unknown")
-    else:
-        parts.append("no error found" if error == -1 else f"first error at step {error + 1}")
-    return paint("  ".join(parts), BOLD, colour)
-
-
-def notes_of(result: SolutionScore) -> list[str]:
-    """Return the reason, warnings and other notes to show with the numbers."""
-    notes = [] if result.reason is None else [result.reason]
-    outside = sum(span.end - span.start for span in result.outside)
-    if outside:
-        notes.append(f"{outside} characters are outside the steps and were not scored.")
-    if result.empty_steps:
-        notes.append(f"Dropped empty steps: {result.empty_steps}.")
-    if result.calibration is not None:
-        notes.append(f"The scores are calibrated: {result.calibration}.")
-    return notes + list(result.warnings)

@@ -1,9 +1,9 @@
-"""Measuring PRMs: ProcessBench, PRMBench, best of N, and how well scores are calibrated.
+"""Benchmarks for PRMs: ProcessBench, PRMBench, best of N, and calibration.
 
     rows = evaluate.read_processbench("ProcessBench/")
     print(evaluate.processbench(scorer, rows))
 
-The rule: only what `surefoot` offers to everybody is used here, and importing this does not import torch.
+Evaluation uses only the `StepScorer` interface. Importing this package does not import torch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from surefoot.evaluate.best_of_n import BestOfNResult, best_of_n
 from surefoot.evaluate.calibrate import CalibrationResult, calibrate
 from surefoot.evaluate.prmbench import PRMBenchResult, prmbench
 from surefoot.evaluate.processbench import ProcessBenchResult, processbench
-from surefoot.evaluate.reliability import Bin, Reliability, reliability
+from surefoot.evaluate.published import published_prmbench, published_processbench
+from surefoot.evaluate.registry import BENCHMARKS, Benchmark
+from surefoot.evaluate.reliability import Bin, Reliability, labelled_scores, reliability
 from surefoot.evaluate.report import report, report_html
 from surefoot.evaluate.rows import (
     PRMBenchRow,
@@ -25,6 +27,8 @@ from surefoot.evaluate.rows import (
 )
 
 __all__ = [
+    "BENCHMARKS",
+    "Benchmark",
     "BestOfNResult",
     "Bin",
     "CalibrationResult",
@@ -36,8 +40,11 @@ __all__ = [
     "Rollout",
     "best_of_n",
     "calibrate",
+    "labelled_scores",
     "prmbench",
     "processbench",
+    "published_prmbench",
+    "published_processbench",
     "read_labelled",
     "read_prmbench",
     "read_processbench",

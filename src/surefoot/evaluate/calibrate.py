@@ -1,7 +1,7 @@
-"""Fitting a calibration, and telling honestly what it gains.
+"""Fits a calibration and measures what it gains by cross-validation over questions.
 
-The rule: what is written was fitted on all data; what is reported as "after" was measured on questions that the map
-had not seen, each in the turn in which its fold was left out. All solutions of a question are in one fold.
+The returned calibration is fitted on all data. The figures "after" come from folds that the map was not fitted on; all
+solutions of a question are in one fold.
 """
 
 from __future__ import annotations
@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surefoot.core.calibration import SCALE, Calibration, FittedOn, Map, Method
+from surefoot.core.calibration import SCALE, Calibration, FittedOn, Logistic, Map, Method
+from surefoot.display.tables import DASH, join_sections, percent, table
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.calibration_fit import fit
 from surefoot.evaluate.intervals import Bootstrap
-from surefoot.evaluate.reliability import BinKind, Known, Reliability, are_probabilities, known_steps, reliability
+from surefoot.evaluate.reliability import (
+    BinKind,
+    LabelledScore,
+    Reliability,
+    are_probabilities,
+    labelled_scores,
+    reliability,
+)
 from surefoot.evaluate.rows import ProcessBenchRow, Rows, as_rows, labelled_rows
 from surefoot.evaluate.scoring import name_of, scale_of, score_labelled
 
@@ -29,20 +37,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CalibrationResult:
-    """A calibration, and how well calibrated the scores are without and with it."""
+    """A calibration, and the reliability of the scores without and with it."""
 
     calibration: Calibration
     before: Reliability
     after: Reliability | None
-    """By cross-validation; None where that cannot be done."""
+    """By cross-validation; None if that is not possible."""
     questions: int
     folds: int
     unscored: int
-    """Solutions in which a step whose truth is known has no score; their scored steps count."""
+    """Solutions in which a labelled step has no score; their scored steps count."""
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Returns plain data."""
         return {
             "calibration": self.calibration.to_dict(),
             "name": self.calibration.name,
@@ -55,9 +63,16 @@ class CalibrationResult:
         }
 
     def __str__(self) -> str:
-        from surefoot.evaluate.tables import calibration_tables
-
-        return calibration_tables(self)
+        found = self.calibration
+        rows = [["before", *_reliability_row(self.before)]]
+        rows.append([f"after, {self.folds} folds", *(_reliability_row(self.after) if self.after else (DASH, DASH))])
+        title = f"Calibration of {found.model}: {found.method}, {found.fitted_on.solutions} solutions"
+        title += f" of {self.questions} questions, {found.fitted_on.steps} steps"
+        if isinstance(found.map, Logistic):
+            fitted = f"sigmoid({found.map.slope:.4g} * logit(score) + {found.map.bias:.4g})"
+        else:
+            fitted = f"{len(found.map.scores)} knots, values {found.map.values[0]:.4g} to {found.map.values[-1]:.4g}"
+        return join_sections([title, table(["", "ECE", "log-loss"], rows), f"Fitted: {fitted}"], self.notes)
 
 
 def calibrate(
@@ -77,10 +92,13 @@ def calibrate(
 ) -> CalibrationResult:
     """Fits a calibration of a model on labelled solutions.
 
+        result = evaluate.calibrate(scorer, evaluate.read_labelled("graded.jsonl"), method="isotonic")
+        result.calibration.write("calibration.json")
+
     `rows` come from `read_labelled`, or are mappings with the fields of ProcessBench or PRMBench. `method` is
-    `temperature`, a slope and (unless `bias=False`) a bias of the logit, or `isotonic`, any rising map. `folds` are
-    those of the cross-validation over questions, `bins` and `kind` those of the expected calibration error. The other
-    options are those of `processbench`.
+    `temperature` (a slope and, unless `bias=False`, a bias of the logit) or `isotonic` (any increasing map). `folds` is
+    the number of cross-validation folds; `bins` and `kind` define the expected calibration error. See `processbench`
+    for the other options.
     """
     bootstrap = Bootstrap(draws, seed)
     check_folds(folds)
@@ -90,26 +108,26 @@ def calibrate(
         raise InputError(
             f"The scores of {name_of(scorer, name)} are on the scale {scale!r}. Only probabilities can be calibrated."
         )
-    asked = as_rows(rows, ProcessBenchRow, partial(labelled_rows, scores=scores if scorer is None else None))
-    found = score_labelled(scorer, asked, progress=progress)
-    known = [known_steps(row.steps, each.scores, row.label) for row, each in zip(asked, found, strict=True)]
-    if not are_probabilities(score for solution in known for score, _ in solution):
+    labelled = as_rows(rows, ProcessBenchRow, partial(labelled_rows, scores=scores if scorer is None else None))
+    scored = score_labelled(scorer, labelled, progress=progress)
+    solutions = [labelled_scores(row.steps, each.scores, row.label) for row, each in zip(labelled, scored, strict=True)]
+    if not are_probabilities(score for solution in solutions for score, _ in solution):
         raise InputError("A score lies outside 0..1. Only probabilities can be calibrated.")
-    fitted = _fit(known, method, bias)
-    before = reliability(known, bins=bins, kind=kind, bootstrap=bootstrap)
-    assert before is not None  # something was fitted, on probabilities
-    mapped, notes = _held_out(known, [row.problem for row in asked], method, bias, folds, seed)
-    everything = [known_steps(row.steps, [0.0] * len(row.steps), row.label) for row in asked]
-    unscored = sum(len(one) < len(whole) for one, whole in zip(known, everything, strict=True))
+    fitted = _fit(solutions, method, bias)
+    before = reliability(solutions, bins=bins, kind=kind, bootstrap=bootstrap)
+    assert before is not None  # there are steps, and their scores are probabilities
+    mapped, notes = _held_out(solutions, [row.problem for row in labelled], method, bias, folds, seed)
+    complete = [labelled_scores(row.steps, [0.0] * len(row.steps), row.label) for row in labelled]
+    unscored = sum(len(one) < len(whole) for one, whole in zip(solutions, complete, strict=True))
     if unscored:
-        notes.append(f"{unscored} of {len(asked)} solutions have labelled steps without a score; those do not count.")
-    questions = len({row.problem for row in asked})
+        notes.append(f"{unscored} of {len(labelled)} solutions have unscored labelled steps; those do not count.")
+    questions = len({row.problem for row in labelled})
     return CalibrationResult(
         calibration=Calibration(
             map=fitted,
             model=name_of(scorer, name),
             fingerprint=None if scorer is None else scorer.fingerprint,
-            fitted_on=FittedOn(len(asked), before.steps, _digest(asked)),
+            fitted_on=FittedOn(len(labelled), before.steps, _digest(labelled)),
         ),
         before=before,
         after=None if mapped is None else reliability(mapped, bins=bins, kind=kind, bootstrap=bootstrap),
@@ -120,41 +138,50 @@ def calibrate(
     )
 
 
+def _reliability_row(found: Reliability) -> tuple[str, str]:
+    return percent(found.ece, found.ece_interval), f"{found.log_loss:.4f}"
+
+
 def check_folds(folds: int) -> None:
-    """Refuses what cannot be cross-validated."""
+    """Rejects a number of folds that leaves nothing to measure on."""
     if folds < 2:
-        raise OptionError(f"folds={folds} leave nothing to measure on. Give 2 or more.")
+        raise OptionError(f"folds={folds} leaves nothing to measure on. Pass 2 or more.")
 
 
-def _fit(solutions: Sequence[Sequence[Known]], method: Method, bias: bool) -> Map:
+def _fit(solutions: Sequence[Sequence[LabelledScore]], method: Method, bias: bool) -> Map:
     steps = [step for solution in solutions for step in solution]
     return fit(
         np.array([score for score, _ in steps], dtype=np.float64),
-        np.array([right for _, right in steps], dtype=np.float64),
+        np.array([correct for _, correct in steps], dtype=np.float64),
         method,
         bias=bias,
     )
 
 
 def _held_out(
-    solutions: Sequence[Sequence[Known]], questions: Sequence[str], method: Method, bias: bool, folds: int, seed: int
-) -> tuple[list[list[Known]] | None, list[str]]:
-    """Every solution, its scores mapped by what was fitted without its question; or why that cannot be done."""
+    solutions: Sequence[Sequence[LabelledScore]],
+    questions: Sequence[str],
+    method: Method,
+    bias: bool,
+    folds: int,
+    seed: int,
+) -> tuple[list[list[LabelledScore]] | None, list[str]]:
+    """Returns every solution with its scores mapped by a fit without its question, or a note on why that failed."""
     names = sorted(set(questions))
     if len(names) < 2:
-        return None, ["There is one question only, so nothing is held out and no figure stands under 'after'."]
+        return None, ["There is only one question, so nothing can be held out and there are no figures 'after'."]
     order = np.random.default_rng(seed).permutation(len(names))
     fold_of = {names[at]: number % folds for number, at in enumerate(order.tolist())}
-    mapped: list[list[Known]] = [[] for _ in solutions]
+    mapped: list[list[LabelledScore]] = [[] for _ in solutions]
     for fold in range(min(folds, len(names))):
         outside = [one for one, question in zip(solutions, questions, strict=True) if fold_of[question] != fold]
         try:
             found = _fit(outside, method, bias)
         except InputError as error:
-            return None, [f"The cross-validation failed, so no figure stands under 'after'. {error}"]
+            return None, [f"The cross-validation failed, so there are no figures 'after'. {error}"]
         for at, question in enumerate(questions):
             if fold_of[question] == fold:
-                mapped[at] = [(found(score), right) for score, right in solutions[at]]
+                mapped[at] = [(found(score), correct) for score, correct in solutions[at]]
     return mapped, []
 
 

@@ -1,7 +1,7 @@
-"""Fitting the two maps of a calibration to scored steps whose truth is known.
+"""Fits the two kinds of calibration maps to labelled scores by maximum likelihood.
 
-The rule: maximum likelihood. A map that would not rise, because higher scores are no more often right, is refused: it
-would turn the model's opinion around, or throw it away.
+A map has to increase: data in which higher scores are not more often correct raise `InputError`, because the map would
+reverse or discard the model's ranking.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.intervals import Numbers
 
 TILT = 1e-3
-"""How much of the raw score an isotonic map keeps."""
+"""The weight of the raw score in an isotonic map."""
 _ROUNDS = 100
 _CLOSE = 1e-10
 
 
-def fit(scores: Numbers, right: Numbers, method: Method, *, bias: bool = True) -> Map:
-    """The map that makes the truth `right` (1 or 0 a step) most likely. `bias=False` fits the temperature alone."""
+def fit(scores: Numbers, correct: Numbers, method: Method, *, bias: bool = True) -> Map:
+    """Fits a map to scores and labels (1 for a correct step, else 0). `bias=False` fits the temperature alone."""
     if method not in METHODS:
-        raise OptionError(f"method={method!r} is not offered. Choose one of: {', '.join(METHODS)}.")
-    hits = int(right.sum())
-    if not 0 < hits < len(right):
+        raise OptionError(f"method={method!r} is unknown. Choose one of: {', '.join(METHODS)}.")
+    hits = int(correct.sum())
+    if not 0 < hits < len(correct):
         raise InputError(
-            f"{hits} of {len(right)} steps are right; fitting needs right and wrong ones. Give more labelled solutions."
+            f"{hits} of {len(correct)} steps are correct; fitting needs correct and incorrect ones. "
+            "Add more labelled solutions."
         )
-    return fit_logistic(scores, right, bias=bias) if method == "temperature" else fit_isotonic(scores, right)
+    return fit_logistic(scores, correct, bias=bias) if method == "temperature" else fit_isotonic(scores, correct)
 
 
-def fit_logistic(scores: Numbers, right: Numbers, *, bias: bool = True) -> Logistic:
-    """Newton's method on the slope and, if wanted, the bias of the logit.
+def fit_logistic(scores: Numbers, correct: Numbers, *, bias: bool = True) -> Logistic:
+    """Fits the slope and, if requested, the bias of the logit with Newton's method.
 
-    As Platt did, a right step counts as right with (n + 1) / (n + 2) and a wrong one as wrong likewise, n being how
-    many there are: so the maximum is finite where the scores tell right from wrong without a mistake.
+    The targets are smoothed as in Platt scaling: (n + 1) / (n + 2) for the n correct steps, 1 / (m + 2) for the m
+    incorrect ones. So the maximum is finite even if the scores separate the two perfectly.
     """
     safe = np.clip(scores, EDGE, 1.0 - EDGE)
     logits = np.log(safe) - np.log1p(-safe)
     columns = np.stack([logits, np.ones_like(logits)], axis=1)[:, : 2 if bias else 1]
-    hits, misses = right.sum(), (1.0 - right).sum()
-    targets = np.where(right > 0.5, (hits + 1.0) / (hits + 2.0), 1.0 / (misses + 2.0))
+    hits, misses = correct.sum(), (1.0 - correct).sum()
+    targets = np.where(correct > 0.5, (hits + 1.0) / (hits + 2.0), 1.0 / (misses + 2.0))
     weights = np.zeros(columns.shape[1])
     weights[0] = 1.0
     loss = _loss(columns @ weights, targets)
@@ -50,7 +51,7 @@ def fit_logistic(scores: Numbers, right: Numbers, *, bias: bool = True) -> Logis
         chances = 1.0 / (1.0 + np.exp(-np.clip(columns @ weights, -700.0, 700.0)))
         slope = columns.T @ (chances - targets)
         curve = (columns * (chances * (1.0 - chances))[:, None]).T @ columns
-        # A trace of the identity, for scores that are all alike.
+        # A small ridge keeps the system solvable if all scores are equal.
         move = np.linalg.solve(curve + 1e-9 * np.eye(len(weights)), slope)
         while (better := _loss(columns @ (weights - move), targets)) > loss and np.abs(move).max() > _CLOSE:
             move = move / 2.0
@@ -58,27 +59,27 @@ def fit_logistic(scores: Numbers, right: Numbers, *, bias: bool = True) -> Logis
         if np.abs(move).max() <= _CLOSE:
             break
     if not weights[0] > 1e-6:
-        raise _useless()
+        raise _not_increasing()
     return Logistic(float(weights[0]), float(weights[1]) if bias else 0.0)
 
 
-def fit_isotonic(scores: Numbers, right: Numbers) -> Isotonic:
-    """Pools adjacent violators; the map is flat over a block of them and straight from one block to the next.
+def fit_isotonic(scores: Numbers, correct: Numbers) -> Isotonic:
+    """Fits a piecewise linear map by pooling adjacent violators: flat over a block, linear between blocks.
 
-    Values keep 1 / (steps + 2) away from 0 and 1. So that scores within a block stay in order, a thousandth of the raw
-    score is mixed in, which moves no value by more than that.
+    Values stay 1 / (steps + 2) away from 0 and 1. A thousandth of the raw score is mixed in, so that scores within a
+    block keep their order; it moves no value by more than that.
     """
-    places, which = np.unique(scores, return_inverse=True)
+    knots_at, which = np.unique(scores, return_inverse=True)
     counts = np.bincount(which).astype(np.float64)
-    blocks = pool(np.bincount(which, weights=right) / counts, counts)
+    blocks = pool(np.bincount(which, weights=correct) / counts, counts)
     if len(blocks) < 2:
-        raise _useless()
+        raise _not_increasing()
     edge = 1.0 / (len(scores) + 2.0)
     knots: dict[float, float] = {}
     for block in blocks:
         value = min(max(block.mean, edge), 1.0 - edge)
-        knots |= {float(places[block.start]): value, float(places[block.end - 1]): value}
-    # Beyond the outermost scores nothing was seen; what holds at them is taken to hold there.
+        knots |= {float(knots_at[block.start]): value, float(knots_at[block.end - 1]): value}
+    # Beyond the outermost scores, their values continue.
     knots[0.0], knots[1.0] = (min(max(blocks[at].mean, edge), 1.0 - edge) for at in (0, -1))
     kept = sorted(knots.items())
     return Isotonic(
@@ -88,7 +89,7 @@ def fit_isotonic(scores: Numbers, right: Numbers) -> Isotonic:
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbours that share one value: those from `start` to before `end`."""
+    """Neighbours that share one value: indices from `start` (inclusive) to `end` (exclusive)."""
 
     start: int
     end: int
@@ -97,7 +98,7 @@ class Block:
 
 
 def pool(values: Numbers, weights: Numbers) -> list[Block]:
-    """The rising values that are nearest to the given ones in weighted squares: pool adjacent violators."""
+    """Returns the increasing sequence with the smallest weighted squared error: pool adjacent violators."""
     blocks: list[Block] = []
     for at, (value, weight) in enumerate(zip(values.tolist(), weights.tolist(), strict=True)):
         block = Block(at, at + 1, weight, value)
@@ -115,8 +116,8 @@ def _loss(logits: Numbers, targets: Numbers) -> float:
     return float((np.logaddexp(0.0, logits) - targets * logits).sum())
 
 
-def _useless() -> InputError:
+def _not_increasing() -> InputError:
     return InputError(
-        "Steps with higher scores are no more often right in these data, so no calibration keeps the order of scores. "
-        "Look at the labels, or give more data."
+        "Steps with higher scores are not more often correct in these data, so no calibration keeps their order. "
+        "Check the labels, or add more data."
     )

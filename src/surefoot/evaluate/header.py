@@ -1,20 +1,40 @@
-"""What the plain data of every benchmark begin with.
-
-The rule: a reader that knows one benchmark's `to_dict` finds the common things of another under the same names.
-"""
+"""The fields that the results of all benchmarks share, under the same names in every `to_dict`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
     from surefoot.evaluate.reliability import Reliability
 
 
-def envelope(
+class BenchmarkResult(Protocol):
+    """What every benchmark result offers. `print(result)` shows its tables."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+
+    @property
+    def calibration(self) -> str | None:
+        """The name of the calibration applied to the scores, or None."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know besides the numbers."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every solution could be judged."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the numbers as plain data."""
+
+
+def header_fields(
     benchmark: str,
     model: str,
     *,
@@ -27,7 +47,7 @@ def envelope(
     published: object | None = None,
     reliability: Reliability | None = None,
 ) -> dict[str, Any]:
-    """The common part. `unscored` counts solutions; what does not apply to a benchmark is None."""
+    """Returns the shared fields. `unscored` counts solutions; fields that do not apply are None."""
     return {
         "benchmark": benchmark,
         "model": model,
@@ -40,3 +60,8 @@ def envelope(
         "published": asdict(published) if is_dataclass(published) and not isinstance(published, type) else None,
         "notes": list(notes),
     }
+
+
+def model_label(result: BenchmarkResult) -> str:
+    """Returns the model's name, followed by its calibration if there is one."""
+    return result.model if result.calibration is None else f"{result.model} (calibrated: {result.calibration})"

@@ -1,8 +1,8 @@
-"""Confidence intervals: by bootstrap, and for a plain share by Wilson's formula.
+"""Confidence intervals: by bootstrap, and by Wilson's formula for proportions.
 
-The rule: what is drawn again, with replacement, is the unit that was sampled once: a solution or a problem, never a
-step. The same seed gives the same interval, and one group's interval does not depend on the other groups. A share of
-solutions needs no draws, and at 0 or 1 draws would say that nothing is uncertain.
+The bootstrap resamples the units that were sampled in the first place: solutions or problems, never steps. The same
+seed gives the same interval, and the interval of one group does not depend on other groups. Proportions use Wilson's
+formula, because the bootstrap reports no uncertainty at 0 and 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Numbers = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Where the true number lies with a confidence of 95%, unless said otherwise."""
+    """A confidence interval, at the level of the `Bootstrap` that made it (95% by default)."""
 
     low: float
     high: float
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How intervals are made. No draws, no intervals."""
+    """How intervals are computed. `draws=0` turns them off."""
 
     draws: int = 1000
     seed: int = 0
@@ -39,24 +39,26 @@ class Bootstrap:
 
     def __post_init__(self) -> None:
         if self.draws < 0:
-            raise OptionError(f"draws={self.draws} cannot be made. Give a number above 0, or 0 for no intervals.")
+            raise OptionError(f"draws={self.draws} is negative. Pass a number above 0, or 0 for no intervals.")
         if self.seed < 0:
-            raise OptionError(f"seed={self.seed} is below 0. Give 0 or more.")
+            raise OptionError(f"seed={self.seed} is negative. Pass 0 or more.")
         if not 0.0 < self.level < 1.0:
-            raise OptionError(f"level={self.level} is no share. Give a number between 0 and 1, such as 0.95.")
+            raise OptionError(
+                f"level={self.level} is not a confidence level. Pass a number between 0 and 1, such as 0.95."
+            )
 
-    def tallies(self, name: str, counts: Sequence[int]) -> Numbers:
-        """Draws of a sample whose members fall into kinds: one row a draw, one column a kind, the sum as given.
+    def resampled_counts(self, name: str, counts: Sequence[int]) -> Numbers:
+        """Resamples members of several categories: one row per draw, one column per category, the same total.
 
-        To draw members one by one and to count their kinds is to draw from the multinomial distribution.
+        Drawing members one by one and counting their categories is drawing from the multinomial distribution.
         """
         total = sum(counts)
         if total == 0:
             return np.zeros((self.draws, len(counts)))
         return self._generator(name).multinomial(total, np.array(counts) / total, size=self.draws).astype(np.float64)
 
-    def sums(self, name: str, values: Numbers) -> Numbers:
-        """Draws of the rows of `values`, summed: one row a draw."""
+    def resampled_sums(self, name: str, values: Numbers) -> Numbers:
+        """Resamples the rows of `values` and sums them: one row per draw."""
         generator = self._generator(name)
         count = len(values)
         found = np.zeros((self.draws, *values.shape[1:]))
@@ -66,23 +68,23 @@ class Bootstrap:
         return found
 
     def interval(self, values: Numbers) -> Interval | None:
-        """The interval of a number over the draws; None where half of the draws do not define it."""
-        known = values[np.isfinite(values)]
-        if len(known) <= len(values) / 2:
+        """Returns the percentile interval over the draws; None if at least half of them are undefined."""
+        defined = values[np.isfinite(values)]
+        if len(defined) <= len(values) / 2:
             return None
         edge = (1.0 - self.level) / 2.0
-        low, high = np.quantile(known, [edge, 1.0 - edge])
+        low, high = np.quantile(defined, [edge, 1.0 - edge])
         return Interval(float(low), float(high))
 
-    def share(self, hits: int, total: int) -> Interval | None:
-        """Wilson's interval of `hits` out of `total`; None of nothing, or where no intervals are wanted."""
+    def wilson(self, hits: int, total: int) -> Interval | None:
+        """Returns Wilson's interval of `hits` out of `total`; None if `total` or `draws` is 0."""
         if not total or not self.draws:
             return None
         z = NormalDist().inv_cdf((1.0 + self.level) / 2.0)
         value, spread = hits / total, z * z / total
         middle = (value + spread / 2.0) / (1.0 + spread)
         reach = sqrt(spread * (value * (1.0 - value) + spread / 4.0)) / (1.0 + spread)
-        # At 0 and 1 the formula gives these very ends; rounding must not put them beside.
+        # At 0 and 1 the formula gives exactly these ends; rounding must not move them.
         return Interval(middle - reach if hits else 0.0, middle + reach if hits < total else 1.0)
 
     def _generator(self, name: str) -> np.random.Generator:
@@ -90,5 +92,10 @@ class Bootstrap:
 
 
 def ratio(top: Numbers, bottom: Numbers) -> Numbers:
-    """The quotient; NaN where it is not defined."""
+    """Returns the quotient; NaN where it is undefined."""
     return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
+
+
+def as_list(interval: Interval | None) -> list[float] | None:
+    """Returns the interval as plain data."""
+    return None if interval is None else list(interval)

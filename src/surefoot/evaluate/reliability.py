@@ -1,7 +1,7 @@
-"""Are the scores probabilities: of the steps with a score of 0.8, are 80% right?
+"""Reliability of scores: are 80% of the steps with a score of 0.8 correct?
 
-The rule: only steps whose truth is known count: every step of a correct solution, and of an erroneous one the steps up
-to and including the first error. What is drawn again for an interval is a solution, with all its steps.
+Only steps with a known label count: every step of a correct solution, and the steps of an erroneous one up to and
+including the first error. The bootstrap resamples whole solutions.
 """
 
 from __future__ import annotations
@@ -13,93 +13,98 @@ from typing import Any, Literal
 import numpy as np
 
 from surefoot.core.calibration import EDGE
+from surefoot.display.tables import Cells, decimal, percent, table
 from surefoot.errors import OptionError
 from surefoot.evaluate.intervals import Bootstrap, Interval, Numbers, ratio
-from surefoot.evaluate.scoring import judged
+from surefoot.evaluate.scoring import nonblank_steps
 
-Known = tuple[float, bool]
-"""The score of a step, and whether the step is right."""
+LabelledScore = tuple[float, bool]
+"""The score of a step, and whether the step is correct."""
 
 BinKind = Literal["width", "mass"]
-"""Bins of equal width, or with the same number of steps in each (as far as equal scores stay together)."""
+"""Bins of equal width, or of equal numbers of steps (as far as equal scores stay together)."""
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Steps with scores from `low` (included) to `high` (not included, unless it is 1)."""
+    """Steps with scores from `low` (inclusive) to `high` (exclusive, unless it is 1)."""
 
     low: float
     high: float
     count: int
     score: float | None
-    """The mean score; None in an empty bin."""
-    right: float | None
-    """The share of right steps; None in an empty bin."""
+    """The mean score; None for an empty bin."""
+    accuracy: float | None
+    """The fraction of correct steps; None for an empty bin."""
     interval: Interval | None
-    """Of that share."""
+    """The confidence interval of the accuracy."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """The reliability curve and the numbers made of it."""
+    """The reliability curve and its summary numbers."""
 
     bins: tuple[Bin, ...]
     kind: BinKind
     ece: float
-    """Expected calibration error: the mean distance of a bin's score from its share of right steps, by steps."""
+    """Expected calibration error: the mean distance between a bin's mean score and its accuracy, weighted by steps."""
     ece_interval: Interval | None
     log_loss: float
-    """In nats. A score nearer than 1e-7 to 0 or 1 is taken as this far away."""
+    """In nats. Scores are clipped to 1e-7 from 0 and 1."""
     steps: int
     solutions: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Returns plain data."""
         return asdict(self)
 
 
-def known_steps(steps: Sequence[str], scores: Sequence[float | None], label: int) -> list[Known]:
-    """The scored steps of a solution whose truth is known. `label` is its first wrong step, or -1."""
+def labelled_scores(steps: Sequence[str], scores: Sequence[float | None], label: int) -> list[LabelledScore]:
+    """Returns the scored steps with a known label. `label` is the index of the first incorrect step, or -1."""
     return [
         (score, at != label)
-        for at, score in judged(steps, scores)
+        for at, score in nonblank_steps(steps, scores)
         if score is not None and (label == -1 or at <= label)
     ]
 
 
 def are_probabilities(scores: Iterable[float | None]) -> bool:
-    """Whether every score lies in 0..1; one that is missing says nothing."""
+    """Returns whether every score lies in 0..1; missing scores are ignored."""
     return all(score is None or 0.0 <= score <= 1.0 for score in scores)
 
 
 def reliability(
-    solutions: Sequence[Sequence[Known]],
+    solutions: Sequence[Sequence[LabelledScore]],
     *,
     bins: int = 10,
     kind: BinKind = "width",
     bootstrap: Bootstrap | None = None,
 ) -> Reliability | None:
-    """The curve over the steps of these solutions; None when there is no step, or a score is no probability."""
+    """Computes the reliability curve; None if there is no step, or if a score is not a probability.
+
+    solutions = [evaluate.labelled_scores(row.steps, row.scores, row.label) for row in rows]
+    print(evaluate.reliability(solutions, bins=20).ece)
+    """
     if bins < 1:
-        raise OptionError(f"bins={bins} hold nothing. Give a number above 0.")
+        raise OptionError(f"bins={bins} is invalid. Pass a number above 0.")
     if kind not in ("width", "mass"):
-        raise OptionError(f"kind={kind!r} is not offered. Choose 'width' or 'mass'.")
+        raise OptionError(f"kind={kind!r} is unknown. Choose 'width' or 'mass'.")
     solutions = [solution for solution in solutions if solution]
     if not solutions or not are_probabilities(score for solution in solutions for score, _ in solution):
         return None
     scores = np.array([score for solution in solutions for score, _ in solution])
-    right = np.array([right for solution in solutions for _, right in solution], dtype=np.float64)
+    correct = np.array([correct for solution in solutions for _, correct in solution], dtype=np.float64)
     edges = _edges(scores, bins, kind)
     counts = len(edges) - 1
-    # One row a solution: in every bin the steps, the sum of their scores, and the right ones among them.
+    # One row per solution: for every bin the number of steps, the sum of their scores, and the number of correct ones.
     owner = np.repeat(np.arange(len(solutions)), [len(solution) for solution in solutions])
-    place = np.searchsorted(edges[1:-1], scores, side="right")
+    bin_of = np.searchsorted(edges[1:-1], scores, side="right")
     table = np.zeros((len(solutions), 3, counts))
-    for row, values in enumerate((np.ones_like(scores), scores, right)):
-        np.add.at(table[:, row], (owner, place), values)
+    for row, values in enumerate((np.ones_like(scores), scores, correct)):
+        np.add.at(table[:, row], (owner, bin_of), values)
     draws, whole = bootstrap or Bootstrap(0), table.sum(axis=0)
-    drawn = draws.sums("reliability", table.reshape(len(solutions), -1)).reshape(-1, 3, counts)
-    shares = ratio(drawn[:, 2], drawn[:, 0])
+    drawn = draws.resampled_sums("reliability", table.reshape(len(solutions), -1)).reshape(-1, 3, counts)
+    accuracies = ratio(drawn[:, 2], drawn[:, 0])
     count, score, hits = whole
     return Reliability(
         bins=tuple(
@@ -108,52 +113,77 @@ def reliability(
                 high=float(edges[at + 1]),
                 count=int(count[at]),
                 score=float(score[at] / count[at]) if count[at] else None,
-                right=float(hits[at] / count[at]) if count[at] else None,
-                interval=draws.interval(shares[:, at]) if count[at] else None,
+                accuracy=float(hits[at] / count[at]) if count[at] else None,
+                interval=draws.interval(accuracies[:, at]) if count[at] else None,
             )
             for at in range(counts)
         ),
         kind=kind,
         ece=float(np.abs(_gaps(whole[None])).sum()),
         ece_interval=_ece_interval(_gaps(whole[None])[0], _gaps(drawn), draws) if draws.draws else None,
-        log_loss=log_loss(scores, right),
+        log_loss=log_loss(scores, correct),
         steps=len(scores),
         solutions=len(solutions),
     )
 
 
-def log_loss(scores: Numbers, right: Numbers) -> float:
-    """The mean surprise at the truth, in nats."""
+def log_loss(scores: Numbers, correct: Numbers) -> float:
+    """Returns the mean negative log-likelihood of the labels, in nats."""
     safe = np.clip(scores, EDGE, 1.0 - EDGE)
-    return float(-np.where(right > 0.5, np.log(safe), np.log1p(-safe)).mean())
+    return float(-np.where(correct > 0.5, np.log(safe), np.log1p(-safe)).mean())
+
+
+def reliability_cells(found: Reliability) -> Cells:
+    """Returns the table of the reliability curve: one row per bin."""
+    rows = [
+        [
+            f"{each.low:.2f}-{each.high:.2f}",
+            decimal(each.score, 3),
+            percent(each.accuracy, each.interval),
+            str(each.count),
+        ]
+        for each in found.bins
+    ]
+    return ["scores", "mean score", "correct", "steps"], rows
+
+
+def reliability_sections(found: Reliability | None) -> list[str]:
+    """Returns the reliability part of a benchmark's tables; nothing if it is undefined."""
+    if found is None:
+        return []
+    title = f"Calibration: ECE {percent(found.ece, found.ece_interval)}, log-loss {found.log_loss:.3f}"
+    return [f"{title}, {found.steps} steps up to the first error", table(*reliability_cells(found))]
 
 
 def _edges(scores: Numbers, bins: int, kind: BinKind) -> Numbers:
-    # Not linspace, whose 0.3 is a little more than the score 0.3.
-    shares = np.arange(bins + 1) / bins
+    # Not linspace, whose 0.3 is slightly above the score 0.3.
+    fractions = np.arange(bins + 1) / bins
     if kind == "width":
-        return shares
-    inner = np.quantile(scores, shares[1:-1])
+        return fractions
+    inner = np.quantile(scores, fractions[1:-1])
     return np.unique(np.concatenate([[0.0], inner, [1.0]]))
 
 
 def _gaps(sums: Numbers) -> Numbers:
-    """For every draw and bin: the sum of scores less the right ones, by all steps. The ECE sums their sizes."""
+    """Returns, per draw and bin, the sum of scores minus the number of correct steps, over all steps.
+
+    The ECE is the sum of their absolute values.
+    """
     gaps: Numbers = (sums[:, 1] - sums[:, 2]) / sums[:, 0].sum(axis=1, keepdims=True)
     return gaps
 
 
 def _ece_interval(gaps: Numbers, drawn: Numbers, draws: Bootstrap) -> Interval | None:
-    """An interval that holds the true ECE about as often as it says.
+    """Returns an interval that covers the true ECE about as often as its level says.
 
-    Noise adds to an ECE and never cancels, and a draw has the noise twice: so the middle of the draws alone lies too
-    high, and never holds the 0 of perfect scores. Therefore it is mirrored at the estimate too, and both are covered;
-    and where the gaps are no larger than noise, perfect scores are not refuted and 0 is in it.
+    Noise only ever adds to an ECE, and a draw contains it twice: the percentile interval alone lies too high, and never
+    contains the 0 of perfectly calibrated scores. So the interval also covers the percentile interval mirrored at the
+    estimate, and 0 if the gaps are no larger than noise.
     """
     ece = float(np.abs(gaps).sum())
-    middle = draws.interval(np.abs(drawn).sum(axis=1))
-    if middle is None:
+    percentile = draws.interval(np.abs(drawn).sum(axis=1))
+    if percentile is None:
         return None
     noise = float(np.quantile(np.abs(drawn - gaps).sum(axis=1), draws.level))
-    low = 0.0 if ece <= noise else min(middle.low, 2.0 * ece - middle.high)
-    return Interval(max(low, 0.0), min(max(middle.high, 2.0 * ece - middle.low), 1.0))
+    low = 0.0 if ece <= noise else min(percentile.low, 2.0 * ece - percentile.high)
+    return Interval(max(low, 0.0), min(max(percentile.high, 2.0 * ece - percentile.low), 1.0))

@@ -1,7 +1,7 @@
-"""The rows that an evaluation is made of: a labelled solution, a solution with several errors, a rollout.
+"""Rows of the benchmarks and their readers: labelled solutions, solutions with injected errors, rollouts.
 
-The rule: a row is read completely or refused with its place and what is wrong; indices are 0-based here, whatever they
-are in the file. Ready-made step scores may come with a row; they then take the place of a model.
+A malformed row raises `InputError` with its location. Indices are 0-based here, whatever they are in the file. A row
+may carry precomputed step scores, which replace a scorer.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from surefoot.text.answers import find_answer
 
 PROCESSBENCH_SPLITS = ("gsm8k", "math", "olympiadbench", "omnimath")
 
-TWIN = "correct"
-"""The class of PRMBench solutions that were left untouched."""
+ORIGINAL = "correct"
+"""The class of unmodified PRMBench solutions."""
 
-# As PRMBench does; but a number such as 0.25 keeps what stands before its point.
+# As in PRMBench, except that a decimal such as 0.25 is not a prefix.
 _STEP_PREFIX = re.compile(r"(?:step\s*\d+\.|\d+\.(?!\d))\s*", re.IGNORECASE)
 
 Scores = tuple[float | None, ...]
@@ -31,7 +31,7 @@ Scores = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class ProcessBenchRow:
-    """A solution and the index of its first wrong step, -1 when every step is right."""
+    """A solution and the index of its first incorrect step, -1 if every step is correct."""
 
     id: str
     split: str
@@ -41,38 +41,38 @@ class ProcessBenchRow:
     generator: str | None = None
     """The model that wrote the solution."""
     answer_correct: bool | None = None
-    """Whether the final answer is right, which a wrong process may well reach."""
+    """Whether the final answer is correct. An erroneous process may still reach it."""
     scores: Scores | None = None
 
 
 @dataclass(frozen=True)
 class PRMBenchRow:
-    """A solution into which errors of one class were put, and the indices of all its wrong steps."""
+    """A solution with injected errors of one class, and the indices of all its incorrect steps."""
 
     id: str
     classification: str
     problem: str
     steps: tuple[str, ...]
-    """Without prefixes such as `Step 1. `, as the protocol feeds them."""
+    """Without prefixes such as `Step 1. `, as in the official protocol."""
     errors: frozenset[int]
-    misplaced: int = 0
-    """Indices in the file that point past the last step; the protocol leaves them out, and so do we."""
+    out_of_range: int = 0
+    """The number of error indices past the last step, which are ignored as in the official protocol."""
     scores: Scores | None = None
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """One of several solutions of a problem, its answer, and what tells whether that is right."""
+    """One of several solutions of a problem, its answer, and a reference or label to judge it by."""
 
     group: str
-    """The problem: solutions with the same value compete."""
+    """Identifies the problem: solutions with the same value are selected from together."""
     problem: str
     solution: str | tuple[str, ...]
     answer: str | None
-    """What the solution states as its final answer."""
+    """The final answer that the solution states."""
     reference: str | None = None
     label: bool | None = None
-    """`is_correct` of the file."""
+    """`is_correct` in the data."""
     scores: Scores | None = None
 
 
@@ -83,38 +83,40 @@ Rows = Iterable["Row | Mapping[str, Any]"]
 def read_processbench(
     source: str | Path, *, splits: Sequence[str] | None = None, scores: str | None = None
 ) -> list[ProcessBenchRow]:
-    """Rows of ProcessBench, or of any file whose objects have `problem`, `steps` and `label`.
+    """Reads ProcessBench, or any data whose objects have `problem`, `steps` and `label`.
 
-    `splits` keeps only the files or hub splits of these names. `scores` names a field with ready-made step scores.
+        rows = evaluate.read_processbench("ProcessBench/", splits=["gsm8k"])
+
+    `splits` keeps only the files or Hub splits of these names. `scores` names a field with precomputed step scores.
     """
     rows = list(processbench_rows(read_records(source), scores))
     if splits is None:
         return rows
-    there = {row.split for row in rows}
-    if missing := [name for name in splits if name not in there]:
-        raise InputError(f"{source} has no split {', '.join(missing)}. It has: {', '.join(sorted(there))}.")
+    present = {row.split for row in rows}
+    if missing := [name for name in splits if name not in present]:
+        raise InputError(f"{source} has no split {', '.join(missing)}. It has: {', '.join(sorted(present))}.")
     return [row for row in rows if row.split in splits]
 
 
 def read_prmbench(source: str | Path, *, scores: str | None = None) -> list[PRMBenchRow]:
-    """Rows of PRMBench, with the untouched twin of every `redundency` row as a row of the class `correct`."""
+    """Reads PRMBench, with the unmodified original of every `redundency` row as a row of the class `correct`."""
     return list(prmbench_rows(read_records(source), scores))
 
 
 def read_rollouts(source: str | Path, *, scores: str | None = None) -> list[Rollout]:
-    """Solutions with `question`, `steps` or `solution`, and `ground_truth`, `reference` or `is_correct`."""
+    """Reads solutions with `question`, `steps` or `solution`, and `ground_truth`, `reference` or `is_correct`."""
     return list(rollouts(read_records(source), scores))
 
 
 def processbench_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[ProcessBenchRow]:
-    """Each record as a row."""
+    """Converts every record to a row."""
     for number, record in enumerate(records):
         data = record.data
         steps = _steps(record, "steps")
         label = data.get("label")
         if not isinstance(label, int) or isinstance(label, bool) or not -1 <= label < len(steps):
             raise record.wrong(
-                f"label is {label!r}; expected the 0-based index of the first wrong of {len(steps)} steps, or -1."
+                f"label is {label!r}; expected the 0-based index of the first incorrect of {len(steps)} steps, or -1."
             )
         name = str(data.get("id", number))
         generator, correct = data.get("generator"), data.get("final_answer_correct")
@@ -135,14 +137,14 @@ def processbench_rows(records: Iterable[Record], scores: str | None = None) -> I
 
 
 def read_labelled(source: str | Path, *, scores: str | None = None) -> list[ProcessBenchRow]:
-    """Solutions whose first wrong step is known, from files of ProcessBench's form or of PRMBench's."""
+    """Reads solutions with a labelled first error, in the format of ProcessBench or of PRMBench."""
     return list(labelled_rows(read_records(source), scores))
 
 
 def labelled_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[ProcessBenchRow]:
-    """Each record as a row, whichever of both forms it has."""
-    for official, some in groupby(records, lambda record: "error_steps" in record.data):
-        if not official:
+    """Converts every record to a row, whichever of the two formats it has."""
+    for prmbench, some in groupby(records, lambda record: "error_steps" in record.data):
+        if not prmbench:
             yield from processbench_rows(some, scores)
             continue
         for row in prmbench_rows(some, scores):
@@ -151,9 +153,9 @@ def labelled_rows(records: Iterable[Record], scores: str | None = None) -> Itera
 
 
 def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[PRMBenchRow]:
-    """Each record as a row, repeats left out, and the twins.
+    """Converts every record to a row, drops duplicates, and adds the unmodified originals.
 
-    The official files count `error_steps` from 1. Files with a `label` beside them are ours and count from 0.
+    The official format, with `modified_process`, counts `error_steps` from 1; the format with `steps` counts from 0.
     """
     seen: set[tuple[str, str, tuple[str, ...]]] = set()
     for number, record in enumerate(records):
@@ -162,7 +164,7 @@ def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Itera
         classification = _text(record, "classification")
         name = str(data.get("idx", data.get("id", number)))
         steps = _steps(record, "modified_process" if official else "steps")
-        # Several solutions of one problem may carry the same id; only the very same one is a repeat.
+        # Several solutions of one problem may share an id; only an identical one is a duplicate.
         if (classification, name, steps) in seen:
             continue
         seen.add((classification, name, steps))
@@ -173,25 +175,27 @@ def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Itera
             problem=_text(record, "modified_question", "problem", "question"),
             steps=tuple(map(without_prefix, steps)),
             errors=frozenset(error for error in errors if error < len(steps)),
-            misplaced=sum(error >= len(steps) for error in errors),
+            out_of_range=sum(error >= len(steps) for error in errors),
             scores=_scores(record, scores, len(steps)),
         )
         if official and classification == "redundency" and scores is None and "original_process" in data:
-            twin = tuple(map(without_prefix, _steps(record, "original_process")))
-            if (TWIN, name, twin) not in seen:
-                seen.add((TWIN, name, twin))
-                yield PRMBenchRow(f"{TWIN}_{name}", TWIN, _text(record, "original_question"), twin, frozenset())
+            original = tuple(map(without_prefix, _steps(record, "original_process")))
+            if (ORIGINAL, name, original) not in seen:
+                seen.add((ORIGINAL, name, original))
+                question = _text(record, "original_question")
+                yield PRMBenchRow(f"{ORIGINAL}_{name}", ORIGINAL, question, original, frozenset())
 
 
 def rollouts(records: Iterable[Record], scores: str | None = None) -> Iterator[Rollout]:
-    """Each record as a rollout. Records that share a `problem_id` must share the problem."""
+    """Converts every record to a rollout. Records that share a `problem_id` must share the problem."""
     first: dict[str, tuple[str, str]] = {}
     for record in records:
         found = _rollout(record, scores)
-        problem, place = first.setdefault(found.group, (found.problem, record.place))
+        problem, location = first.setdefault(found.group, (found.problem, record.place))
         if problem != found.problem:
             raise record.wrong(
-                f"problem_id is {found.group!r}, which is another problem at {place}. Give each one its own, or none."
+                f"problem_id is {found.group!r}, which belongs to another problem at {location}. "
+                "Give every problem its own id, or none."
             )
         yield found
 
@@ -204,9 +208,11 @@ def _rollout(record: Record, scores: str | None) -> Rollout:
     reference = next((data[name] for name in ("ground_truth", "reference") if data.get(name) is not None), None)
     label = data.get("is_correct")
     if reference is None and label is None:
-        raise record.wrong("expected the right answer as `ground_truth` or `reference`, or a verdict as `is_correct`.")
+        raise record.wrong(
+            "expected the reference answer as `ground_truth` or `reference`, or a label as `is_correct`."
+        )
     if label is not None and not isinstance(label, bool):
-        raise record.wrong(f"is_correct is {label!r}, not true or false.")
+        raise record.wrong(f"is_correct is {label!r}; expected true or false.")
     stated = data.get("final_answer")
     if stated is None:
         found = find_answer(solution if isinstance(solution, str) else "\n\n".join(solution))
@@ -226,10 +232,10 @@ def _rollout(record: Record, scores: str | None) -> Rollout:
 
 
 def as_rows(rows: Rows[Row], kind: type[Row], read: Callable[[Iterable[Record]], Iterable[Row]]) -> list[Row]:
-    """Rows as they are, or plain mappings read as the objects of a file are."""
+    """Returns rows unchanged, and converts mappings like the objects of a file."""
     given = list(rows)
     if not given:
-        raise InputError("There is no row to evaluate.")
+        raise InputError("There are no rows to evaluate.")
     found = [row for row in given if isinstance(row, kind)]
     if len(found) == len(given):
         return found
@@ -244,14 +250,14 @@ def as_rows(rows: Rows[Row], kind: type[Row], read: Callable[[Iterable[Record]],
 
 
 def without_prefix(step: str) -> str:
-    """The step without `Step 3. ` or `3. ` before it. A step that is nothing else, such as `30.`, is no prefix."""
+    """Removes a prefix such as `Step 3. ` or `3. `. A step that is nothing but a number, such as `30.`, is kept."""
     bare = step.strip()
     prefix = _STEP_PREFIX.match(bare)
     return (bare[prefix.end() :] if prefix else "") or bare
 
 
-def usual_split(name: str) -> str | None:
-    """The ProcessBench split that a name means: its own, or with something behind it (`gsm8k_dev`, `math-odd`)."""
+def official_split(name: str) -> str | None:
+    """Returns the ProcessBench split that a name refers to, also with a suffix (`gsm8k_dev`, `math-odd`)."""
     return next((split for split in PROCESSBENCH_SPLITS if re.fullmatch(rf"{split}(?:[^a-z0-9].*)?", name, re.I)), None)
 
 
@@ -265,28 +271,28 @@ def _text(record: Record, *names: str) -> str:
         if record.data.get(name) is not None:
             value = record.data[name]
             if not isinstance(value, str):
-                raise record.wrong(f"`{name}` is {type(value).__name__}, not text.")
+                raise record.wrong(f"`{name}` is {type(value).__name__}; expected text.")
             return value
-    raise record.wrong(f"expected `{names[0]}`. It has: {', '.join(map(str, record.data)) or 'nothing'}.")
+    raise record.wrong(f"expected `{names[0]}`. Its fields are: {', '.join(map(str, record.data)) or 'none'}.")
 
 
 def _steps(record: Record, name: str) -> tuple[str, ...]:
     steps = record.data.get(name)
     if not isinstance(steps, list | tuple) or not steps or not all(isinstance(step, str) for step in steps):
-        raise record.wrong(f"expected `{name}` as a list of texts that is not empty.")
+        raise record.wrong(f"expected `{name}` as a non-empty list of texts.")
     return tuple(steps)
 
 
 def _errors(record: Record, first: int) -> list[int]:
     given = record.data.get("error_steps")
     if not isinstance(given, list | tuple) or not all(isinstance(error, int) for error in given):
-        raise record.wrong("expected `error_steps` as a list of whole numbers.")
+        raise record.wrong("expected `error_steps` as a list of integers.")
     errors = [error - first for error in given]
     if any(error < 0 for error in errors):
-        raise record.wrong(f"error_steps is {given}; the first step of this format is {first}.")
+        raise record.wrong(f"error_steps is {given}; this format counts steps from {first}.")
     label = record.data.get("label")
     if label is not None and label != min(errors, default=-1):
-        raise record.wrong(f"label is {label} and error_steps is {given}; the label has to be the first of them.")
+        raise record.wrong(f"label is {label} and error_steps is {given}; the label has to be the smallest of them.")
     return errors
 
 
@@ -295,7 +301,7 @@ def _scores(record: Record, name: str | None, count: int | None) -> Scores | Non
         return None
     given = record.data.get(name)
     if not isinstance(given, list | tuple) or not all(_is_score(score) for score in given):
-        raise record.wrong(f"expected `{name}` as a list of numbers, null for a step without a score.")
+        raise record.wrong(f"expected `{name}` as a list of numbers, with null for an unscored step.")
     if count is not None and len(given) != count:
         raise record.wrong(f"`{name}` has {len(given)} scores for {count} steps.")
     return tuple(None if score is None else float(score) for score in given)

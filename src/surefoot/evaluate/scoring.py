@@ -1,7 +1,7 @@
-"""The step scores of rows, from a model or ready-made.
+"""Step scores of rows, from a scorer or precomputed.
 
-The rule: one score or None for every step of the row as it was given, and a reason where one is missing. A blank step
-says nothing, is not shown to the model, and is neither right nor wrong.
+Every step of a row gets a score or None, and a missing score has a reason. Blank steps are not sent to the scorer and
+are neither correct nor incorrect.
 """
 
 from __future__ import annotations
@@ -18,49 +18,51 @@ if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
     from surefoot.evaluate.rows import PRMBenchRow, ProcessBenchRow
 
-READY = "ready-made scores"
+PRECOMPUTED = "precomputed scores"
 
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of one row."""
+    """The step scores of one row. `reason` says why a score is missing."""
 
     scores: tuple[float | None, ...]
     reason: str | None = None
 
 
 def name_of(scorer: StepScorer | None, name: str | None) -> str:
-    """What the result calls the model."""
-    return name or (READY if scorer is None else scorer.name)
+    """Returns the model name that the result shows."""
+    return name or (PRECOMPUTED if scorer is None else scorer.name)
 
 
 def calibration_of(scorer: StepScorer | None) -> str | None:
-    """What the result says of the scores' calibration."""
+    """Returns the name of the scorer's calibration."""
     return None if scorer is None else scorer.calibration
 
 
 def scale_of(scorer: StepScorer | None) -> Scale:
-    """What the scores are; ready-made ones are taken for probabilities."""
+    """Returns what the scores are; precomputed scores count as probabilities."""
     return "probability" if scorer is None else scorer.scale
 
 
 def threshold_of(scorer: StepScorer | None, threshold: float | None) -> float:
-    """The threshold given, or the natural one of the scale."""
+    """Returns the given threshold, or the natural one of the scale."""
     if threshold is not None and not math.isfinite(threshold):
-        raise OptionError(f"threshold={threshold} is no number that a score could be compared with. Give a finite one.")
+        raise OptionError(f"threshold={threshold} is not finite. Pass a finite number.")
     return NATURAL_THRESHOLDS[scale_of(scorer)] if threshold is None else threshold
 
 
 def score_rows(
     scorer: StepScorer | None,
     items: Sequence[tuple[str, str | tuple[str, ...]]],
-    ready: Sequence[tuple[float | None, ...] | None],
+    precomputed: Sequence[tuple[float | None, ...] | None],
     *,
     progress: bool,
 ) -> list[Scored]:
-    """Scores pairs of problem and solution; without a scorer, takes the ready-made scores."""
+    """Scores pairs of problem and solution; without a scorer, takes the precomputed scores."""
     if scorer is None:
-        return [_ready(number, item, scores) for number, (item, scores) in enumerate(zip(items, ready, strict=True))]
+        return [
+            _take(number, item, scores) for number, (item, scores) in enumerate(zip(items, precomputed, strict=True))
+        ]
     found = []
     for (_, solution), result in zip(items, scorer.score_stream(items, progress=progress), strict=True):
         if isinstance(solution, str):
@@ -79,22 +81,24 @@ def score_labelled(
     *,
     progress: bool,
 ) -> list[Scored]:
-    """The same for rows of labelled steps."""
+    """Scores rows of labelled steps."""
     items = [(row.problem, row.steps) for row in rows]
     return score_rows(scorer, items, [row.scores for row in rows], progress=progress)
 
 
-def _ready(number: int, item: tuple[str, str | tuple[str, ...]], scores: tuple[float | None, ...] | None) -> Scored:
+def _take(number: int, item: tuple[str, str | tuple[str, ...]], scores: tuple[float | None, ...] | None) -> Scored:
     if scores is None:
-        raise InputError(f"Row {number} (from 0) has no ready-made scores. Give a model, or name their field.")
+        raise InputError(
+            f"Row {number} (from 0) has no precomputed scores. Pass a scorer, or name the field that holds them."
+        )
     solution = item[1]
     blank = () if isinstance(solution, str) else [at for at, step in enumerate(solution) if not step.strip()]
     missing = sum(score is None for at, score in enumerate(scores) if at not in blank)
     return Scored(scores, f"{missing} of {len(scores)} steps have no score." if missing else None)
 
 
-def judged(steps: str | Sequence[str], scores: Sequence[float | None]) -> list[tuple[int, float | None]]:
-    """The index and score of every step that is not blank. A text's steps were found by the scorer: none is."""
+def nonblank_steps(steps: str | Sequence[str], scores: Sequence[float | None]) -> list[tuple[int, float | None]]:
+    """Returns the index and score of every nonblank step. If `steps` is a text, the scorer split it: none is blank."""
     if isinstance(steps, str):
         return list(enumerate(scores))
     return [(at, score) for at, (step, score) in enumerate(zip(steps, scores, strict=True)) if step.strip()]

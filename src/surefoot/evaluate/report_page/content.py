@@ -1,8 +1,6 @@
-"""What a report shows: cards, figures, tables, and the solutions one by one.
+"""The content of a report as plain data: cards, figures, tables, and the solutions one by one.
 
-The rule: plain data, made by one function a benchmark (`processbench.py`, `prmbench.py`, `best_of_n.py` beside this
-file) and laid out by `page.py`. Texts are raw here and escaped where they become HTML; only `svg` and `Entry.html` are
-HTML already.
+Every benchmark builds it in its module `report`; `page` lays it out. Texts are unescaped here; only `svg` is markup.
 """
 
 from __future__ import annotations
@@ -10,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from surefoot.core.result import Scale
+from surefoot.display.html import StepItem
+from surefoot.display.tables import percent
 from surefoot.evaluate.intervals import Interval
-from surefoot.evaluate.reliability import Reliability
-from surefoot.evaluate.report import figures
-from surefoot.evaluate.tables import percent, reliability_rows
+from surefoot.evaluate.reliability import Reliability, reliability_cells
+from surefoot.evaluate.report_page import figures
 
 KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))
-"""What a labelled solution may turn out to be: the filters of the page."""
+"""The filters of the list of labelled solutions: key and text."""
 
 
-def thresholds(scores: Iterable[float], points: int, scale: Scale, used: float) -> list[float]:
-    """Where a curve over thresholds is drawn.
+def thresholds(scores: Iterable[float], points: int, scale: str, used: float) -> list[float]:
+    """Returns the thresholds at which a curve is drawn.
 
-    For probabilities from 0 to 1, and further where scores lie further; else over the scores and the threshold used.
+    They cover the scores and, for probabilities, 0 to 1; for other scales, the threshold used.
     """
-    seen = [*((0.0, 1.0) if scale == "probability" else (used,)), *scores]
-    low, high = min(seen), max(seen)
+    covered = [*((0.0, 1.0) if scale == "probability" else (used,)), *scores]
+    low, high = min(covered), max(covered)
     if low == high:
         high = low + 1.0
     return [low + (high - low) * at / points for at in range(points + 1)]
@@ -39,22 +37,22 @@ class Card:
     label: str
     value: str
     detail: str = ""
-    """Its interval and how many it speaks of, a line each."""
+    """Its interval and its sample size, one line each."""
     beside: str = ""
-    """What others published."""
+    """The published number."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of texts; the first to the left, the others to the right."""
+    """A table of texts: the first column is left-aligned, the others right-aligned."""
 
-    head: Sequence[str]
+    header: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure, a table, or both, under a title, with a sentence on how to read it."""
+    """A figure, a table, or both, with a title and a sentence on how to read it."""
 
     title: str
     about: str = ""
@@ -62,21 +60,36 @@ class Panel:
     table: Table | None = None
     wide: bool = False
     folded: bool = False
-    """Whether the table waits behind a click."""
+    """Whether the table is collapsed."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """The steps of one solution."""
+
+    steps: Sequence[StepItem]
+    reason: str | None = None
+    """Why a step has no score."""
+    title: str = ""
 
 
 @dataclass(frozen=True)
 class Entry:
     """One solution, or one problem, of the list."""
 
-    html: str
     kind: str
     """The filter it belongs to."""
-    group: str
+    badge: str
+    """Its outcome."""
+    facts: str
+    problem: str
+    sections: Sequence[Section]
+    severity: float
+    """Entries with a higher severity come first."""
+    verdict: str = ""
+    group: str = ""
     """Its generator or class."""
-    split: str
-    badness: float
-    """The worst come first."""
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,20 +102,21 @@ class Content:
     cards: Sequence[Card]
     panels: Sequence[Panel]
     noun: str
-    """What the list is a list of, in the plural."""
+    """What the entries are, in the plural."""
     kinds: Sequence[tuple[str, str]]
-    """The filters: their key and what the button says."""
+    """The filters: key and text."""
     group_name: str
     entries: Sequence[Entry]
+    scale: str
     notes: Sequence[str] = ()
     source: str = ""
-    """Where published numbers are from."""
+    """The source of the published numbers."""
 
 
 def card(
     label: str, value: float | None, interval: Interval | None, total: str = "", published: float | None = None
 ) -> Card:
-    """A share as a card."""
+    """Builds a card from a fraction."""
     between = "" if interval is None else f"{100 * interval.low:.1f} to {100 * interval.high:.1f} (95%)"
     return Card(
         label,
@@ -113,10 +127,9 @@ def card(
 
 
 def calibration_panel(found: Reliability | None) -> list[Panel]:
-    """The reliability curve with its table, if there is one."""
+    """Builds the panel of the reliability curve, if there is one."""
     if found is None:
         return []
-    head, rows = reliability_rows(found)
     return [
         Panel(
             "Reliability",
@@ -124,14 +137,14 @@ def calibration_panel(found: Reliability | None) -> list[Panel]:
             f"{percent(found.ece, found.ece_interval)} percent, log-loss {found.log_loss:.3f}, over {found.steps:,} "
             "steps up to and including the first error; behind it no step has a truth.",
             svg=figures.reliability_curve("Share of right steps against the score", found),
-            table=Table(head, rows),
+            table=Table(*reliability_cells(found)),
             folded=True,
         )
     ]
 
 
 def calibration_card(found: Reliability | None) -> list[Card]:
-    """The expected calibration error as a headline."""
+    """Builds the card of the expected calibration error, if there is one."""
     if found is None:
         return []
     return [card("calibration error (ECE)", found.ece, found.ece_interval, f"{found.steps:,} steps")]

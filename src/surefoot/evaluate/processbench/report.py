@@ -1,33 +1,39 @@
-"""The report of a ProcessBench result.
+"""The content of a ProcessBench report.
 
-The rule: the list begins with the worst: the surest mistakes of the model first, what it got right after them, the
-narrowest first, and what has no verdict at the end.
+The list starts with the most confident mistakes; correct predictions follow, the narrowest first, then unscored ones.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 
-from surefoot.core.result import Scale
-from surefoot.display.html import ShownStep, classed, escape, steps_html
-from surefoot.evaluate.processbench import GroupResult, Judgement, ProcessBenchResult, Share
-from surefoot.evaluate.reliability import known_steps
-from surefoot.evaluate.report import figures
-from surefoot.evaluate.report.content import (
+from surefoot.display.html import StepItem
+from surefoot.display.tables import decimal, percent
+from surefoot.evaluate.header import model_label
+from surefoot.evaluate.processbench.result import (
+    GroupResult,
+    Judgement,
+    ProcessBenchResult,
+    Proportion,
+    threshold_label,
+)
+from surefoot.evaluate.reliability import labelled_scores
+from surefoot.evaluate.report_page import figures
+from surefoot.evaluate.report_page.content import (
     KINDS,
     Card,
     Content,
     Entry,
     Panel,
+    Section,
     Table,
     calibration_card,
     calibration_panel,
     card,
     thresholds,
 )
-from surefoot.evaluate.report.figures import Line
-from surefoot.evaluate.scoring import judged
-from surefoot.evaluate.tables import DASH, model_of, percent
+from surefoot.evaluate.report_page.figures import Line
+from surefoot.evaluate.scoring import nonblank_steps
 
 KIND_OF = {"missed": "missed", "late": "missed", "false_alarm": "alarm", "early": "alarm", "right": "right"}
 OUTCOMES = {
@@ -41,22 +47,22 @@ POINTS = 400
 
 
 def content(result: ProcessBenchResult) -> Content:
-    """Everything that the page shows."""
-    chosen = "given" if result.tuned_on is None else f"tuned on {result.tuned_on}"
-    facts = [("threshold", f"{result.threshold:.4g} ({chosen})"), ("solutions", f"{len(result.judgements):,}")]
+    """Builds the content of the page."""
+    facts = [("threshold", threshold_label(result)), ("solutions", f"{len(result.judgements):,}")]
     if result.unscored:
         facts.append(("without a verdict", f"{result.unscored:,}"))
     published = result.published
     return Content(
         title="ProcessBench",
-        model=model_of(result),
+        model=model_label(result),
         facts=facts,
         cards=_cards(result),
         panels=[*_sweep(result), *_histogram(result), *calibration_panel(result.reliability), *_tables(result)],
         noun="solutions",
         kinds=KINDS,
         group_name="generator",
-        entries=[entry(item, result.scale) for item in result.judgements],
+        entries=[entry(item) for item in result.judgements],
+        scale=result.scale,
         notes=result.notes,
         source="" if published is None else f"Published: {published.model}, {published.source}.",
     )
@@ -87,13 +93,13 @@ def _sweep(result: ProcessBenchResult) -> list[Panel]:
     if not stretches:
         return []
     scores = (score for item in result.judgements for score in item.scores if score is not None)
-    places = thresholds(scores, POINTS, result.scale, result.threshold)
+    points = thresholds(scores, POINTS, result.scale, result.threshold)
     starts = [stretch.low for stretch in stretches]
-    met = [stretches[max(0, bisect_right(starts, place) - 1)] for place in places]
+    met = [stretches[max(0, bisect_right(starts, point) - 1)] for point in points]
     drawn = [
-        Line("F1", places, [each.f1 for each in met]),
-        Line("errors found", places, [each.error for each in met]),
-        Line("correct accepted", places, [each.correct for each in met]),
+        Line("F1", points, [each.f1 for each in met]),
+        Line("errors found", points, [each.error for each in met]),
+        Line("correct accepted", points, [each.correct for each in met]),
     ]
     best = max(stretches, key=lambda stretch: stretch.f1)
     return [
@@ -107,14 +113,16 @@ def _sweep(result: ProcessBenchResult) -> list[Panel]:
                 xlabel="threshold",
                 ylabel="",
                 mark=(result.threshold, f"used: {result.threshold:.3g}"),
-                xlim=(places[0], places[-1]),
+                xlim=(points[0], points[-1]),
             ),
         )
     ]
 
 
 def _histogram(result: ProcessBenchResult) -> list[Panel]:
-    known = [step for item in result.judgements for step in known_steps(item.row.steps, item.scores, item.row.label)]
+    known = [
+        step for item in result.judgements for step in labelled_scores(item.row.steps, item.scores, item.row.label)
+    ]
     if not known:
         return []
     kinds = {
@@ -136,8 +144,7 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
     rows = [_row(split) for split in result.splits]
     if published is not None:
         head.append("published F1")
-        cells = [published.cell(split.name) for split in result.splits]
-        rows = [[*row, DASH if cell is None else f"{cell[2]:.1f}"] for row, cell in zip(rows, cells, strict=True)]
+        rows = [[*row, decimal(value)] for row, value in zip(rows, result.published_f1s(), strict=False)]
     panels = [
         Panel(
             "Splits",
@@ -152,7 +159,7 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
             Panel("Generators", "By the model that wrote.", table=Table(["generator", *head[1:6]], rows), wide=True)
         )
     if result.positions:
-        rows = [_share(name, share) for name, share in result.positions.items()]
+        rows = [_proportion_row(name, part) for name, part in result.positions.items()]
         panels.append(
             Panel(
                 "Position",
@@ -160,8 +167,11 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
                 table=Table(["error at step", "found", "solutions"], rows),
             )
         )
-    if result.sneaky_located.total:
-        rows = [_share("the very step", result.sneaky_located), _share("any step", result.sneaky_detected)]
+    if result.hidden_errors_located.total:
+        rows = [
+            _proportion_row("the very step", result.hidden_errors_located),
+            _proportion_row("any step", result.hidden_errors_detected),
+        ]
         table = Table(["error found at", "share", "solutions"], rows)
         panels.append(Panel("Right answer, wrong process", "The errors that the final answer hides.", table=table))
     outcomes: dict[str, int] = {}
@@ -179,26 +189,26 @@ def _row(group: GroupResult) -> list[str]:
         percent(group.f1, group.f1_interval),
         percent(group.error.value, group.error.interval),
         percent(group.correct.value, group.correct.interval),
-        f"{group.error.total + group.correct.total + group.unscored:,}",
+        f"{group.solutions:,}",
         f"{group.unscored:,}",
     ]
 
 
-def _share(name: str, share: Share) -> list[str]:
-    return [name, percent(share.value, share.interval), f"{share.total:,}"]
+def _proportion_row(name: str, part: Proportion) -> list[str]:
+    return [name, percent(part.value, part.interval), f"{part.total:,}"]
 
 
-def entry(item: Judgement, scale: Scale) -> Entry:
-    """One solution of the list."""
+def entry(item: Judgement) -> Entry:
+    """Builds the entry of one solution."""
     row, outcome, predicted = item.row, item.outcome, item.predicted
     blank = {at for at, step in enumerate(row.steps) if not step.strip()}
     steps = [
-        ShownStep(
+        StepItem(
             step,
             score,
-            why="blank" if at in blank else "no score",
-            truth="✗ true first error" if at == row.label else "",
-            guess="▸ predicted" if at == predicted else "",
+            placeholder="blank" if at in blank else "no score",
+            label="✗ true first error" if at == row.label else "",
+            prediction="▸ predicted" if at == predicted else "",
         )
         for at, (step, score) in enumerate(zip(row.steps, item.scores, strict=True))
     ]
@@ -209,23 +219,22 @@ def entry(item: Judgement, scale: Scale) -> Entry:
     verdict = f"truth: {truth} · predicted: {found}"
     if row.answer_correct is not None:
         verdict += f" · final answer {'right' if row.answer_correct else 'wrong'}"
-    reason = "" if item.reason is None else f"<p{classed('why')}>{escape(item.reason)}</p>"
     return Entry(
-        html=(
-            f"<header><span{classed('badge', f'k-{kind}')}>{escape(OUTCOMES.get(outcome or '', 'unscored'))}</span>"
-            f"<span{classed('id')}>{escape(' · '.join(facts))}</span><span{classed('verdict')}>{escape(verdict)}</span>"
-            f"</header><p{classed('problem')}>{escape(row.problem)}</p>{steps_html(steps, classed, scale)}{reason}"
-        ),
         kind=kind,
+        badge=OUTCOMES.get(outcome or "", "unscored"),
+        facts=" · ".join(facts),
+        verdict=verdict,
+        problem=row.problem,
+        sections=[Section(steps, item.reason)],
+        severity=_severity(item),
         group=row.generator or "",
         split=row.split,
-        badness=_badness(item),
     )
 
 
-def _badness(item: Judgement) -> float:
-    """How sure the model was of its mistake: from 1 up for mistakes, below 1 for what is right, by how narrowly."""
-    known = {at: score for at, score in judged(item.row.steps, item.scores) if score is not None}
+def _severity(item: Judgement) -> float:
+    """Returns how confident a mistake is: above 1 for mistakes, below 1 for narrow correct predictions."""
+    known = {at: score for at, score in nonblank_steps(item.row.steps, item.scores) if score is not None}
     outcome, label, predicted = item.outcome, item.row.label, item.predicted
     if outcome is None:
         return -1.0

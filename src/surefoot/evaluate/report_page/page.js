@@ -10,11 +10,11 @@
   let shown = rows;
 
   // The words of a solution, read from its HTML once, when somebody searches.
-  const ENTITIES = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'" };
+  const ENTITIES = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&#34;": '"', "&#39;": "'" };
   const texts = new Map();
   const text = (row) => {
     if (!texts.has(row)) {
-      const bare = row[HTML].replace(/<[^>]*>/g, " ").replace(/&(?:amp|lt|gt|quot|#x27);/g, (name) => ENTITIES[name]);
+      const bare = row[HTML].replace(/<[^>]*>/g, " ").replace(/&(?:amp|lt|gt|#34|#39);/g, (name) => ENTITIES[name]);
       texts.set(row, bare.toLowerCase());
     }
     return texts.get(row);

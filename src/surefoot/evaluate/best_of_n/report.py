@@ -1,17 +1,18 @@
-"""The report of a best-of-N result.
+"""The content of a best-of-N report.
 
-The rule: the list is one of problems: the solution that the best rule picks out of all of them, and, where that is
-wrong and a right one was there, the right one that the rule ranked highest.
+The list shows problems: the solution that the most accurate aggregation selects, and, if that is incorrect and a
+correct one exists, the correct one with the highest score.
 """
 
 from __future__ import annotations
 
-from surefoot.core.result import Scale
-from surefoot.display.html import ShownStep, classed, escape, steps_html
-from surefoot.evaluate.best_of_n import BestOfNResult, Candidate, Curve
-from surefoot.evaluate.report import figures
-from surefoot.evaluate.report.content import Card, Content, Entry, Panel, Table, card
-from surefoot.evaluate.tables import curve_rows, model_of
+from collections.abc import Mapping
+
+from surefoot.display.html import StepItem
+from surefoot.evaluate.best_of_n.result import BestOfNResult, Candidate, Curve, curve_cells
+from surefoot.evaluate.header import model_label
+from surefoot.evaluate.report_page import figures
+from surefoot.evaluate.report_page.content import Card, Content, Entry, Panel, Section, Table, card
 from surefoot.text.split import split
 
 KINDS = (
@@ -24,7 +25,7 @@ NAMES = dict(KINDS)
 
 
 def content(result: BestOfNResult) -> Content:
-    """Everything that the page shows."""
+    """Builds the content of the page."""
     last = result.ns[-1]
     rule = max(result.best, key=lambda name: result.best[name][last].value)
     groups: dict[str, list[Candidate]] = {}
@@ -35,26 +36,28 @@ def content(result: BestOfNResult) -> Content:
         ("solutions", f"{result.solutions:,}"),
         ("best rule here", rule.replace("_", " ")),
     ]
-    head, rows = curve_rows(result)
     return Content(
         title="Best of N",
-        model=model_of(result),
+        model=model_label(result),
         facts=facts,
         cards=_cards(result, rule),
         panels=[
             Panel(
                 "The best is picked",
                 "Accuracy of the solution with the highest score, by how its step scores are made into one number.",
-                svg=figures.choices("Accuracy of the best of N by rule", result, "best"),
+                svg=_figure("Accuracy of the best of N by rule", result, result.best),
             ),
             *_votes(result),
             *_histogram(result, rule),
-            Panel("All numbers", "95% intervals by bootstrap over problems.", table=Table(head, rows), wide=True),
+            Panel(
+                "All numbers", "95% intervals by bootstrap over problems.", table=Table(*curve_cells(result)), wide=True
+            ),
         ],
         noun="problems",
         kinds=KINDS,
         group_name="",
-        entries=[entry(group, rule, result.scale) for group in groups.values()],
+        entries=[entry(group, rule) for group in groups.values()],
+        scale=result.scale,
         notes=result.notes,
     )
 
@@ -76,6 +79,17 @@ def _cards(result: BestOfNResult, rule: str) -> list[Card]:
     ]
 
 
+def _figure(about: str, result: BestOfNResult, curves: Mapping[str, Curve]) -> str:
+    def values(curve: Curve) -> dict[int, float]:
+        return {n: point.value for n, point in curve.items()}
+
+    return figures.accuracy_by_n(
+        about,
+        {name.replace("_", " "): values(curve) for name, curve in curves.items()},
+        {"majority": values(result.majority), "oracle": values(result.oracle)},
+    )
+
+
 def _votes(result: BestOfNResult) -> list[Panel]:
     if not result.weighted:
         return []
@@ -83,7 +97,7 @@ def _votes(result: BestOfNResult) -> list[Panel]:
         Panel(
             "Votes are weighted",
             "Accuracy of the answer with the most votes, each solution voting with its score.",
-            svg=figures.choices("Accuracy of weighted votes by rule", result, "weighted"),
+            svg=_figure("Accuracy of weighted votes by rule", result, result.weighted),
         )
     ]
 
@@ -105,61 +119,56 @@ def _histogram(result: BestOfNResult, rule: str) -> list[Panel]:
     ]
 
 
-def entry(group: list[Candidate], rule: str, scale: Scale) -> Entry:
-    """One problem of the list."""
+def entry(group: list[Candidate], rule: str) -> Entry:
+    """Builds the entry of one problem."""
     ranked = [(each.values[rule], each) for each in group if each.values is not None and each.correct is not None]
     ranked.sort(key=lambda pair: -pair[0])
     right = [pair for pair in ranked if pair[1].correct]
     shown: list[tuple[str, float | None, Candidate]]
     if not ranked:
-        kind, badness, shown = "unscored", -1.0, [("left out", None, group[0])]
+        kind, severity, shown = "unscored", -1.0, [("left out", None, group[0])]
     else:
         value, picked = ranked[0]
         shown = [("picked", value, picked)]
         if picked.correct:
-            kind, badness = "right", 0.0
+            kind, severity = "right", 0.0
         elif right:
-            kind, badness = "missed", 1.0 + value - right[0][0]
+            kind, severity = "missed", 1.0 + value - right[0][0]
             shown.append(("best right one", *right[0]))
         else:
-            kind, badness = "hopeless", 0.5
+            kind, severity = "hopeless", 0.5
     row = group[0].row
     facts = f"{row.group if len(row.group) < 60 else row.group[:60] + '…'} · {len(right)} of {len(group)} right"
     if row.reference is not None:
         facts += f" · right answer: {row.reference}"
     return Entry(
-        html=(
-            f"<header><span{classed('badge', f'k-{kind}')}>{escape(NAMES[kind])}</span>"
-            f"<span{classed('id')}>{escape(facts)}</span></header><p{classed('problem')}>{escape(row.problem)}</p>"
-            + "".join(_candidate(*each, rule, scale) for each in shown)
-        ),
         kind=kind,
-        group="",
-        split="",
-        badness=badness,
+        badge=NAMES[kind],
+        facts=facts,
+        problem=row.problem,
+        sections=[_section(*each, rule) for each in shown],
+        severity=severity,
     )
 
 
-def _candidate(role: str, value: float | None, candidate: Candidate, rule: str, scale: Scale) -> str:
+def _section(role: str, value: float | None, candidate: Candidate, rule: str) -> Section:
     title = [role]
     if value is not None:
         title.append(f"{rule.replace('_', ' ')} {value:.3f}")
     title.append(f"answer {candidate.row.answer or 'none'}")
     title.append({True: "right", False: "wrong", None: "not decided"}[candidate.correct])
-    reason = "" if candidate.reason is None else f"<p{classed('why')}>{escape(candidate.reason)}</p>"
-    steps = steps_html(_steps(candidate), classed, scale)
-    return f"<p{classed('role')}>{escape(' · '.join(title))}</p>{steps}{reason}"
+    return Section(_steps(candidate), candidate.reason, " · ".join(title))
 
 
-def _steps(candidate: Candidate) -> list[ShownStep]:
+def _steps(candidate: Candidate) -> list[StepItem]:
     solution = candidate.row.solution
     if isinstance(solution, str):
         found = [step.text for step in split(solution).steps]
-        if len(found) != len(candidate.scores):  # ready-made scores, of steps that somebody else found
+        if len(found) != len(candidate.scores):  # precomputed scores for another split
             numbers = ", ".join("no score" if score is None else f"{score:.3f}" for score in candidate.scores)
-            return [ShownStep(f"{solution}\n\nStep scores: {numbers}", None, why="text")]
+            return [StepItem(f"{solution}\n\nStep scores: {numbers}", None, placeholder="text")]
         solution = tuple(found)
     return [
-        ShownStep(step, score, why="no score" if step.strip() else "blank")
+        StepItem(step, score, placeholder="no score" if step.strip() else "blank")
         for step, score in zip(solution, candidate.scores, strict=True)
     ]

@@ -1,7 +1,7 @@
-"""The figures of a report, as SVG that follows the page's light or dark colours.
+"""The figures of a report, as SVG that follows the page's light or dark theme.
 
-The rule: a figure is drawn with stand-in colours, which are then exchanged for the page's CSS variables, and its text
-stays text. Every line differs from the others in its dashes or marks too, not in colour alone.
+Figures are drawn in placeholder colours, which are then replaced by the page's CSS variables; text stays text. Lines
+differ in dashes or markers, not in colour alone.
 """
 
 from __future__ import annotations
@@ -9,29 +9,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from io import StringIO
 from typing import Any
 from zlib import crc32
 
-from surefoot.display.html import escape
 from surefoot.errors import MissingDependencyError
-from surefoot.evaluate.best_of_n import BestOfNResult, Curve
 from surefoot.evaluate.intervals import Interval
 from surefoot.evaluate.reliability import Reliability
 
-# Stand-ins for the page's variables; matplotlib wants real colours.
+# Placeholders for the page's CSS variables, because matplotlib needs real colours.
 INK, FAINT, LINE = "#010101", "#020202", "#030303"
 COLOURS = ("#040404", "#050505", "#060606", "#070707", "#080808")
 VARIABLES = {INK: "--ink", FAINT: "--faint", LINE: "--line"} | {
     code: f"--c{number}" for number, code in enumerate(COLOURS, 1)
 }
 DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (3, 1.5)))
-MARKS = ("o", "s", "^", "D", "v")
+MARKERS = ("o", "s", "^", "D", "v")
+BASELINE_DASHES = ((0, (2, 2)), "-")
+
+Points = Mapping[int, float]
+"""Accuracy by N."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A named line of a plot."""
+    """A named line of a plot. `baseline` draws it in grey, below the others."""
 
     name: str
     x: Sequence[float]
@@ -39,7 +42,7 @@ class Line:
 
 
 def require() -> None:
-    """Refuses early where the plots cannot be drawn."""
+    """Raises early if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -57,12 +60,19 @@ def lines(
     mark: tuple[float, str] | None = None,
     xlim: tuple[float, float] | None = None,
 ) -> str:
-    """Lines over one axis, with a place on it marked."""
+    """Draws lines, with an optional marked position on the x axis."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         for number, line in enumerate(drawn):
-            axes.plot(line.x, line.y, color=COLOURS[number], linestyle=DASHES[number], linewidth=1.8, label=line.name)
+            axes.plot(
+                line.x,
+                line.y,
+                color=COLOURS[number % len(COLOURS)],
+                linestyle=DASHES[number % len(DASHES)],
+                linewidth=1.8,
+                label=line.name,
+            )
         if mark is not None:
             axes.axvline(mark[0], color=INK, linewidth=1, linestyle=(0, (2, 2)), label=mark[1])
         _frame(axes, xlabel, ylabel, xlim or (0, 1), (0, 1.02))
@@ -72,7 +82,7 @@ def lines(
 
 
 def histogram(about: str, kinds: Mapping[str, Sequence[float]], *, xlabel: str) -> str:
-    """How the scores of each kind are spread, as shares of the kind."""
+    """Draws the distribution of the scores of each kind."""
     import numpy as np
 
     everything = [value for values in kinds.values() for value in values]
@@ -88,13 +98,13 @@ def histogram(about: str, kinds: Mapping[str, Sequence[float]], *, xlabel: str) 
             axes.stairs(
                 shares / len(values),
                 edges,
-                color=COLOURS[number],
+                color=COLOURS[number % len(COLOURS)],
                 fill=False,
                 linewidth=1.8,
-                linestyle=DASHES[number],
+                linestyle=DASHES[number % len(DASHES)],
                 label=f"{name} ({len(values):,})",
             )
-            axes.stairs(shares / len(values), edges, color=COLOURS[number], fill=True, alpha=0.18)
+            axes.stairs(shares / len(values), edges, color=COLOURS[number % len(COLOURS)], fill=True, alpha=0.18)
         _frame(axes, xlabel, "share of the kind", (edges[0], edges[-1]), None)
         _legend(axes, len(kinds))
 
@@ -102,8 +112,8 @@ def histogram(about: str, kinds: Mapping[str, Sequence[float]], *, xlabel: str) 
 
 
 def reliability_curve(about: str, found: Reliability) -> str:
-    """The share of right steps against the score, and below it how many steps there are."""
-    full = [each for each in found.bins if each.score is not None and each.right is not None]
+    """Draws accuracy against score, and below it the number of steps per bin."""
+    full = [each for each in found.bins if each.score is not None and each.accuracy is not None]
 
     def draw(figure: Any) -> None:
         axes, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3.2, 1)})
@@ -113,7 +123,7 @@ def reliability_curve(about: str, found: Reliability) -> str:
                 axes.plot([each.score] * 2, list(each.interval), color=COLOURS[0], linewidth=1.3, alpha=0.7)
         axes.plot(
             [each.score for each in full],
-            [each.right for each in full],
+            [each.accuracy for each in full],
             color=COLOURS[0],
             marker="o",
             markersize=4.5,
@@ -139,50 +149,50 @@ def reliability_curve(about: str, found: Reliability) -> str:
 
 
 def bars(about: str, rows: Sequence[tuple[str, float, Interval | None]], *, xlabel: str) -> str:
-    """Horizontal bars with their intervals."""
+    """Draws horizontal bars with their intervals."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         names = [name for name, _, _ in rows]
-        places = list(range(len(rows)))[::-1]
-        axes.barh(places, [value for _, value, _ in rows], color=COLOURS[0], alpha=0.6, height=0.62)
-        for place, (_, _, interval) in zip(places, rows, strict=True):
+        positions = list(range(len(rows)))[::-1]
+        axes.barh(positions, [value for _, value, _ in rows], color=COLOURS[0], alpha=0.6, height=0.62)
+        for position, (_, _, interval) in zip(positions, rows, strict=True):
             if interval is not None:
-                axes.plot(list(interval), [place, place], color=INK, linewidth=1.4)
+                axes.plot(list(interval), [position, position], color=INK, linewidth=1.4)
         _frame(axes, xlabel, "", (0, 1), None)
-        axes.set_yticks(places, names)
+        axes.set_yticks(positions, names)
         axes.grid(visible=False, axis="y")
 
     return _svg(about, draw, height=0.9 + 0.27 * len(rows))
 
 
-def choices(about: str, result: BestOfNResult, kind: str) -> str:
-    """Accuracy by N: one line a rule, with the majority vote and the oracle beside them."""
-    curves: dict[str, Curve] = result.best if kind == "best" else result.weighted
+def accuracy_by_n(about: str, methods: Mapping[str, Points], baselines: Mapping[str, Points]) -> str:
+    """Draws accuracy against N: one line per method, with baselines in grey."""
+    ns = list(next(iter(methods.values())))
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        for number, (name, curve) in enumerate(curves.items()):
+        for number, (name, points) in enumerate(methods.items()):
             axes.plot(
-                list(curve),
-                [point.value for point in curve.values()],
-                color=COLOURS[number],
-                linestyle=DASHES[number],
-                marker=MARKS[number],
+                ns,
+                list(points.values()),
+                color=COLOURS[number % len(COLOURS)],
+                linestyle=DASHES[number % len(DASHES)],
+                marker=MARKERS[number % len(MARKERS)],
                 markersize=4,
                 linewidth=1.6,
-                label=name.replace("_", " "),
+                label=name,
             )
-        low = min(point.value for curve in curves.values() for point in curve.values()) - 0.02
-        for name, curve, dashes in (("majority", result.majority, (0, (2, 2))), ("oracle", result.oracle, "-")):
-            values = [point.value for point in curve.values()]
-            if max(values) > low:  # what lies below everything else would press the rules into one line
-                axes.plot(list(curve), values, color=FAINT, linestyle=dashes, linewidth=1.4, label=name)
+        low = min(value for points in methods.values() for value in points.values()) - 0.02
+        for (name, points), dashes in zip(baselines.items(), BASELINE_DASHES, strict=False):
+            values = list(points.values())
+            if max(values) > low:  # a baseline far below would squeeze the methods into one line
+                axes.plot(ns, values, color=FAINT, linestyle=dashes, linewidth=1.4, label=name)
         axes.set_xscale("log", base=2)
-        _frame(axes, "N, solutions to choose from", "accuracy", (result.ns[0] / 1.1, result.ns[-1] * 1.1), (low, None))
-        axes.set_xticks(list(result.ns), [str(n) for n in result.ns])
+        _frame(axes, "N, solutions to choose from", "accuracy", (ns[0] / 1.1, ns[-1] * 1.1), (low, None))
+        axes.set_xticks(ns, [str(n) for n in ns])
         axes.minorticks_off()
-        _legend(axes, len(curves) + 2, columns=3)
+        _legend(axes, len(methods) + len(baselines), columns=3)
 
     return _svg(about, draw)
 
@@ -207,7 +217,7 @@ def _frame(
 
 
 def _legend(axes: Any, entries: int, columns: int = 2) -> None:
-    """Above the plot, where it hides nothing."""
+    """Places the legend above the plot, where it hides nothing."""
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1.01, 1, 0.1),
@@ -222,7 +232,7 @@ def _legend(axes: Any, entries: int, columns: int = 2) -> None:
 
 
 def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height: float = 3.2) -> str:
-    """Draws on a fresh figure, without the state that pyplot shares among all users."""
+    """Draws on a new figure, without the global state of pyplot."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -230,7 +240,7 @@ def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height:
         "svg.fonttype": "none",
         "svg.hashsalt": "surefoot",
         "font.size": 9.5,
-        "text.parse_math": False,  # names of data are text, whatever dollars they hold
+        "text.parse_math": False,  # names in data may contain dollar signs
         "text.color": INK,
         "axes.edgecolor": FAINT,
         "axes.labelcolor": INK,
@@ -248,7 +258,7 @@ def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height:
 
 
 def _tidy(text: str, about: str) -> str:
-    """Only the drawing, with the page's colours and fonts, and names that no other figure of the page has."""
+    """Reduces the SVG to the drawing, with the page's colours and fonts and with ids unique to the page."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)

@@ -1,0 +1,31 @@
+"""The summary line and the notes of a scored solution, in the words that every rendering shares."""
+
+from __future__ import annotations
+
+from surefoot.display.views import SolutionView
+
+
+def summary(result: SolutionView, threshold: float | None = None) -> list[str]:
+    """Return the aggregated scores and the first error, one phrase each."""
+    phrases = [
+        f"{name.replace('_', ' ')} {'none' if value is None else format(value, '.3f')}"
+        for name, value in result.aggregates.items()
+        # On another scale than probabilities, some aggregations are undefined although every step has a score.
+        if value is not None or result.scale == "probability" or None in (step.score for step in result.steps)
+    ]
+    error = result.first_error(threshold)
+    if error is None:
+        return [*phrases, "first error unknown"]
+    return [*phrases, "no error found" if error == -1 else f"first error at step {error + 1}"]
+
+
+def notes(result: SolutionView) -> list[str]:
+    """Returns what a reader has to know besides the numbers."""
+    found = [] if result.reason is None else [result.reason]
+    if outside := sum(end - start for start, end in result.outside):
+        found.append(f"{outside} characters are outside the steps and were not scored.")
+    if result.empty_steps:
+        found.append(f"Dropped empty steps: {result.empty_steps}.")
+    if result.calibration is not None:
+        found.append(f"The scores are calibrated: {result.calibration}.")
+    return found + list(result.warnings)

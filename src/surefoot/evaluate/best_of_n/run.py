@@ -1,0 +1,234 @@
+"""Runs best of N: scores rollouts and measures the accuracy of every way to select one of N.
+
+N solutions of a problem are drawn at random without replacement; the result is the expected accuracy over such draws
+(see `selection`). Unscored and undecided solutions are excluded and counted. A solution without an answer is incorrect
+and does not vote.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from surefoot.core.aggregation import AGGREGATIONS
+from surefoot.errors import InputError, OptionError
+from surefoot.evaluate.best_of_n import selection
+from surefoot.evaluate.best_of_n.answer_groups import AnswerGrouper, Grouping
+from surefoot.evaluate.best_of_n.result import BestOfNResult, Candidate, Curve, Estimate
+from surefoot.evaluate.best_of_n.selection import NO_ANSWER, Pool
+from surefoot.evaluate.intervals import Bootstrap, Numbers
+from surefoot.evaluate.reliability import are_probabilities
+from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
+from surefoot.evaluate.scoring import Scored, calibration_of, name_of, nonblank_steps, scale_of, score_rows
+
+if TYPE_CHECKING:
+    from surefoot.core.protocols import StepScorer
+
+CorrectBy = Literal["answer", "label"]
+"""What makes a solution correct: its answer matches the reference, or `is_correct` in the data says so."""
+CORRECT_BY: tuple[CorrectBy, ...] = get_args(CorrectBy)
+
+
+def best_of_n(
+    scorer: StepScorer | None,
+    rows: Rows[Rollout],
+    *,
+    ns: Sequence[int] | None = None,
+    correct_by: CorrectBy = "answer",
+    timeout: float = 3.0,
+    seed: int = 0,
+    draws: int = 1000,
+    vote_draws: int = 200,
+    progress: bool = False,
+    name: str | None = None,
+    scores: str = "scores",
+) -> BestOfNResult:
+    """Measures how accurately a scorer selects one of N solutions.
+
+        print(evaluate.best_of_n(scorer, evaluate.read_rollouts("rollouts.jsonl"), ns=[1, 4, 16]))
+
+    `rows` come from `read_rollouts`, or are mappings with the same fields. `ns` defaults to 1, 2, 4, ... up to the most
+    common number of solutions per problem. `correct_by="label"` uses `is_correct` of the data instead of comparing
+    answers, which takes at most `timeout` seconds per pair. Votes are estimated from `vote_draws` samples where listing
+    all draws takes more. See `processbench` for the other options.
+    """
+    bootstrap = Bootstrap(draws, seed)
+    if vote_draws < 1:
+        raise OptionError(f"vote_draws={vote_draws} is invalid. Pass a number above 0.")
+    samples = as_rows(rows, Rollout, partial(rollouts, scores=scores if scorer is None else None))
+    check_options(samples, ns=ns, correct_by=correct_by)
+    problems: dict[str, list[Rollout]] = {}
+    for row in samples:
+        problems.setdefault(row.group, []).append(row)
+    # Precomputed scores do not state their scale; one outside 0..1 settles it.
+    precomputed = (score for row in samples for score in row.scores or ())
+    probabilities = are_probabilities(precomputed) if scorer is None else scorer.scale == "probability"
+    names = [
+        each.name
+        for each in AGGREGATIONS.values()
+        if each.in_results and (probabilities or not each.needs_probabilities)
+    ]
+    in_order = [row for group in problems.values() for row in group]
+    sizes = _default_sizes(problems) if ns is None else tuple(sorted(set(ns)))
+    # Judge before scoring: invalid data then fails before hours of scoring.
+    grouper = AnswerGrouper(timeout)
+    judged = [(group, _judge(group, correct_by, grouper)) for group in problems.values()]
+    results = iter(
+        score_rows(
+            scorer,
+            [(row.problem, row.solution) for row in in_order],
+            [row.scores for row in in_order],
+            progress=progress,
+        )
+    )
+    pools, candidates, unscored, undecided = [], [], 0, 0
+    for group, verdicts in judged:
+        scored = [next(results) for _ in group]
+        values = [_aggregate(row, each, names) for row, each in zip(group, scored, strict=True)]
+        pool = _pool(values, verdicts, names)
+        candidates += [
+            Candidate(row, each.scores, numbers, correct, each.reason)
+            for row, each, numbers, correct in zip(group, scored, values, verdicts.correct, strict=True)
+        ]
+        unscored += sum(each is None for each in values)
+        undecided += sum(each is not None for each in values) - pool.size
+        if pool.size:
+            pools.append(pool)
+    if not pools:
+        raise InputError("No problem has a scored and judged solution, so there is nothing to select from.")
+    curves = _curves(_by_problem(pools, sizes, vote_draws, seed), sizes, bootstrap)
+    return BestOfNResult(
+        model=name_of(scorer, name),
+        ns=sizes,
+        problems=len(pools),
+        solutions=sum(pool.size for pool in pools),
+        best={name: curves["best", name] for name in names},
+        weighted={name: curves["weighted", name] for name in names if probabilities},
+        majority=curves["majority", ""],
+        oracle=curves["oracle", ""],
+        unscored=unscored,
+        undecided=undecided,
+        notes=(
+            *_notes(problems, pools, sizes, unscored, undecided),
+            *([] if probabilities else ["The scores are not probabilities: no products and no weighted votes."]),
+        ),
+        candidates=tuple(candidates),
+        calibration=calibration_of(scorer),
+        scale=scale_of(scorer),
+    )
+
+
+def check_options(rows: Sequence[Rollout], *, ns: Sequence[int] | None = None, correct_by: str = "answer") -> None:
+    """Rejects invalid options. Takes `rows` like the checks of the other benchmarks, and does not need them."""
+    check_sizes(ns)
+    if correct_by not in CORRECT_BY:
+        raise OptionError(f"correct_by={correct_by!r} is unknown. Choose one of: {', '.join(CORRECT_BY)}.")
+
+
+def check_sizes(ns: Sequence[int] | None) -> None:
+    """Rejects numbers of solutions that cannot be drawn."""
+    if ns is not None and (not ns or min(ns) < 1):
+        raise OptionError(f"ns={list(ns)} is invalid. Pass numbers above 0.")
+
+
+def _default_sizes(problems: Mapping[str, Sequence[Rollout]]) -> tuple[int, ...]:
+    usual, _ = max(Counter(map(len, problems.values())).items(), key=lambda item: (item[1], item[0]))
+    powers = [2**power for power in range(usual.bit_length())]
+    return tuple(powers) if powers[-1] == usual else (*powers, usual)
+
+
+def _judge(group: Sequence[Rollout], correct_by: CorrectBy, grouper: AnswerGrouper) -> Grouping:
+    problem = group[0].group
+    if len({row.problem for row in group}) > 1:
+        raise InputError(f"The rollouts of problem {problem!r} have different questions.")
+    references = {row.reference for row in group}
+    if len(references) > 1:
+        raise InputError(f"The rollouts of problem {problem!r} have different reference answers: {references}.")
+    grouping = grouper.group([row.answer for row in group], group[0].reference)
+    if correct_by == "label":
+        if any(row.label is None for row in group):
+            raise InputError(f"A rollout of problem {problem!r} has no `is_correct`. Use correct_by='answer'.")
+        return Grouping(grouping.groups, tuple(row.label for row in group))
+    if group[0].reference is None:
+        raise InputError(f"Problem {problem!r} has no reference answer. Use correct_by='label'.")
+    return grouping
+
+
+def _aggregate(row: Rollout, scored: Scored, names: Sequence[str]) -> dict[str, float] | None:
+    """Returns one number per aggregation; None if a step has no score."""
+    scores = [score for _, score in nonblank_steps(row.solution, scored.scores)]
+    if None in scores:
+        return None
+    values = {name: AGGREGATIONS[name].function(scores) for name in names}
+    defined = {name: value for name, value in values.items() if value is not None}
+    return defined if len(defined) == len(names) else None
+
+
+def _pool(values: Sequence[dict[str, float] | None], verdicts: Grouping, names: Sequence[str]) -> Pool:
+    kept = [
+        (each, correct, group)
+        for each, correct, group in zip(values, verdicts.correct, verdicts.groups, strict=True)
+        if each is not None and correct is not None
+    ]
+    return Pool(
+        values={name: np.array([each[name] for each, _, _ in kept], dtype=np.float64) for name in names},
+        correct=np.array([correct for _, correct, _ in kept], dtype=np.float64),
+        groups=np.array([group for _, _, group in kept], dtype=np.int64),
+    )
+
+
+def _by_problem(
+    pools: Sequence[Pool], sizes: Sequence[int], vote_draws: int, seed: int
+) -> dict[tuple[str, str], Numbers]:
+    """Returns, per selection method, the expected accuracy on each problem (rows) for each N (columns)."""
+    methods = [
+        *((kind, name) for kind in ("best", "weighted") for name in pools[0].values),
+        ("majority", ""),
+        ("oracle", ""),
+    ]
+    accuracy = {method: np.zeros((len(pools), len(sizes))) for method in methods}
+    generator = np.random.default_rng(seed)
+    for row, pool in enumerate(pools):
+        for column, n in enumerate(sizes):
+            draws = selection.draw(pool.size, n, vote_draws, generator)
+            for name, values in pool.values.items():
+                accuracy["best", name][row, column] = selection.best(values, pool.correct, n)
+                accuracy["weighted", name][row, column] = selection.vote(pool, values, draws)
+            accuracy["majority", ""][row, column] = selection.vote(pool, np.ones(pool.size), draws)
+            accuracy["oracle", ""][row, column] = selection.oracle(pool.correct, n)
+    return accuracy
+
+
+def _curves(
+    accuracy: Mapping[tuple[str, str], Numbers], sizes: Sequence[int], bootstrap: Bootstrap
+) -> dict[tuple[str, str], Curve]:
+    """Averages over problems. All methods share the bootstrap draws, so that their intervals are comparable."""
+    table = np.concatenate(list(accuracy.values()), axis=1)
+    means = table.mean(axis=0)
+    resampled = bootstrap.resampled_sums("problems", table) / len(table)
+    points = iter([Estimate(float(mean), bootstrap.interval(resampled[:, at])) for at, mean in enumerate(means)])
+    return {method: {n: next(points) for n in sizes} for method in accuracy}
+
+
+def _notes(
+    problems: Mapping[str, Sequence[Rollout]],
+    pools: Sequence[Pool],
+    sizes: tuple[int, ...],
+    unscored: int,
+    undecided: int,
+) -> Iterable[str]:
+    if unscored:
+        yield f"{unscored} solutions have an unscored step and were excluded."
+    if undecided:
+        yield f"{undecided} solutions have an answer that could not be compared with the reference and were excluded."
+    if lost := len(problems) - len(pools):
+        yield f"{lost} problems have no solution left and were excluded."
+    if short := sum(pool.size < sizes[-1] for pool in pools):
+        yield f"{short} of {len(pools)} problems have fewer than {sizes[-1]} solutions; all of theirs were used."
+    unanswered = sum(int(np.count_nonzero(pool.groups == NO_ANSWER)) for pool in pools)
+    if unanswered:
+        yield f"{unanswered} solutions state no answer: they are incorrect if answers decide, and they do not vote."

@@ -1,0 +1,200 @@
+"""The result of a PRMBench run, as data and as tables."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from surefoot.display.tables import Cells, join_sections, percent, table
+from surefoot.evaluate.header import header_fields, model_label
+from surefoot.evaluate.intervals import Interval, as_list
+from surefoot.evaluate.published import PublishedPRMBench
+from surefoot.evaluate.reliability import Reliability, reliability_sections
+from surefoot.evaluate.rows import PRMBenchRow
+from surefoot.evaluate.scoring import Scored, nonblank_steps
+
+if TYPE_CHECKING:
+    from surefoot.core.result import Scale
+
+CATEGORIES = {
+    "simplicity": ("redundency", "circular"),
+    "soundness": ("counterfactual", "step_contradiction", "domain_inconsistency", "confidence"),
+    "sensitivity": ("missing_condition", "deception", "multi_solutions"),
+}
+"""The nine classes by category, as the data set spells them."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """A confusion matrix over steps. Positive means correct."""
+
+    true_positive: int = 0
+    """Correct steps accepted."""
+    false_positive: int = 0
+    """Incorrect steps accepted."""
+    true_negative: int = 0
+    """Incorrect steps rejected."""
+    false_negative: int = 0
+    """Correct steps rejected."""
+
+    @property
+    def f1(self) -> float | None:
+        """F1 of the correct steps; None if there are none."""
+        if not self.true_positive + self.false_negative:
+            return None
+        return 2 * self.true_positive / (2 * self.true_positive + self.false_positive + self.false_negative)
+
+    @property
+    def negative_f1(self) -> float | None:
+        """F1 of the incorrect steps; None if there are none."""
+        if not self.true_negative + self.false_positive:
+            return None
+        return 2 * self.true_negative / (2 * self.true_negative + self.false_positive + self.false_negative)
+
+    @property
+    def prm_score(self) -> float | None:
+        """The mean of both; F1 alone if no step is incorrect (`multi_solutions`), as on the leaderboard."""
+        if self.f1 is None:
+            return None
+        return self.f1 if self.negative_f1 is None else (self.f1 + self.negative_f1) / 2
+
+    def __add__(self, other: Decisions) -> Decisions:
+        return Decisions(
+            self.true_positive + other.true_positive,
+            self.false_positive + other.false_positive,
+            self.true_negative + other.true_negative,
+            self.false_negative + other.false_negative,
+        )
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """The result on one class of errors, or on all of them."""
+
+    name: str
+    decisions: Decisions
+    interval: Interval | None
+    """The confidence interval of the PRMScore."""
+    first_errors: tuple[int, int]
+    """The number of first errors that were rejected, and the number of first errors."""
+    solutions: int
+    unscored_steps: int
+
+    @property
+    def prm_score(self) -> float | None:
+        """See `Decisions.prm_score`."""
+        return self.decisions.prm_score
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data."""
+        return {
+            "name": self.name,
+            "prm_score": self.prm_score,
+            "interval": as_list(self.interval),
+            "f1": self.decisions.f1,
+            "negative_f1": self.decisions.negative_f1,
+            **asdict(self.decisions),
+            "first_error_found": self.first_errors[0],
+            "first_errors": self.first_errors[1],
+            "solutions": self.solutions,
+            "unscored_steps": self.unscored_steps,
+        }
+
+
+@dataclass(frozen=True)
+class PRMBenchResult:
+    """The measurements of one run. Scores are fractions of 1."""
+
+    model: str
+    threshold: float
+    overall: ClassResult
+    classes: tuple[ClassResult, ...]
+    originals: ClassResult | None
+    """The unmodified solutions (class `correct`); they are in no total."""
+    categories: dict[str, float | None]
+    """The mean over a category's classes; None unless each of them has a score."""
+    items: tuple[tuple[PRMBenchRow, Scored], ...]
+    published: PublishedPRMBench | None
+    notes: tuple[str, ...] = ()
+    reliability: Reliability | None = None
+    """Over the steps up to the first error, originals included; None if the scores are not probabilities."""
+    calibration: str | None = None
+    """The name of the calibration applied to the scores."""
+    scale: Scale = "probability"
+    """What the scores are; precomputed scores count as probabilities."""
+
+    @property
+    def unscored(self) -> int:
+        """The number of solutions with an unscored step."""
+        return sum(has_unscored_step(row, scored) for row, scored in self.items)
+
+    @property
+    def unscored_steps(self) -> int:
+        """The number of steps without a score."""
+        return self.overall.unscored_steps + (self.originals.unscored_steps if self.originals else 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step has a score."""
+        return not self.unscored
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, without the individual solutions."""
+        header = header_fields(
+            "prmbench",
+            self.model,
+            scale=self.scale,
+            calibration=self.calibration,
+            threshold=self.threshold,
+            solutions=len(self.items),
+            unscored=self.unscored,
+            published=self.published,
+            reliability=self.reliability,
+            notes=self.notes,
+        )
+        return header | {
+            "overall": self.overall.to_dict(),
+            "categories": self.categories,
+            "classes": [each.to_dict() for each in self.classes],
+            "originals": None if self.originals is None else self.originals.to_dict(),
+            "unscored_steps": self.unscored_steps,
+        }
+
+    def __str__(self) -> str:
+        sections = [f"PRMBench: {model_label(self)}, threshold {self.threshold:.4g}", table(*class_cells(self))]
+        scores = {"overall": self.overall.prm_score, **self.categories}
+        rows = [[name, percent(value)] for name, value in scores.items()]
+        published = self.published
+        if published is None:
+            sections.append(table(["category", "PRMScore"], rows))
+        else:
+            rows = [[*row, f"{published.scores[row[0]]:.1f}"] for row in rows]
+            sections.append(table(["category", "PRMScore", "published"], rows))
+            sections.append(f"Published: {published.model}, {published.source}.")
+        sections += reliability_sections(self.reliability)
+        return join_sections(sections, self.notes)
+
+
+def has_unscored_step(row: PRMBenchRow, scored: Scored) -> bool:
+    """Returns whether a step of the solution has no score."""
+    return any(score is None for _, score in nonblank_steps(row.steps, scored.scores))
+
+
+def class_cells(result: PRMBenchResult) -> Cells:
+    """Returns the table of classes: one row per class, then the originals and all classes together."""
+    header = ["class", "PRMScore", "F1", "negative F1", "first error found", "solutions", "unscored steps"]
+    originals = [] if result.originals is None else [result.originals]
+    return header, [_class_row(each) for each in (*result.classes, *originals, result.overall)]
+
+
+def _class_row(each: ClassResult) -> list[str]:
+    found, errors = each.first_errors
+    return [
+        each.name,
+        percent(each.prm_score, each.interval),
+        percent(each.decisions.f1),
+        percent(each.decisions.negative_f1),
+        percent(found / errors if errors else None),
+        str(each.solutions),
+        str(each.unscored_steps),
+    ]

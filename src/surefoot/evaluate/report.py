@@ -1,0 +1,38 @@
+"""Writes the result of a benchmark as one self-contained HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from surefoot.data.output import check_place
+from surefoot.errors import OptionError
+from surefoot.evaluate.header import BenchmarkResult
+from surefoot.evaluate.registry import benchmark_of
+from surefoot.evaluate.report_page import figures
+from surefoot.evaluate.report_page.page import page
+
+
+def report(result: BenchmarkResult, path: str | Path) -> None:
+    """Writes a report on the result of `processbench`, `prmbench` or `best_of_n`.
+
+        evaluate.report(result, "report.html")
+
+    Needs `pip install "surefoot[report]"`.
+    """
+    prepare_report(path)
+    text = report_html(result)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"The report cannot be written to {path}: {error}") from error
+
+
+def report_html(result: BenchmarkResult) -> str:
+    """Returns the report as text."""
+    return page(benchmark_of(result).report(result))
+
+
+def prepare_report(path: str | Path) -> None:
+    """Raises before an evaluation if its report could not be written afterwards."""
+    figures.require()
+    check_place("report", path)

@@ -191,8 +191,25 @@ class SolutionScore:
         """Return one line of JSON."""
         return json.dumps(self.to_dict(threshold), ensure_ascii=False)
 
+    def __repr__(self) -> str:
+        """Show the result in one short line."""
+        parts = [f"{len(self.steps)} steps"]
+        parts += [f"{name} {value:.3f}" for name in ("min", "mean") if (value := self.aggregate(name)) is not None]
+        parts += [f"{name} {_shorten(text)!r}" for name in ("answer", "reason") if (text := getattr(self, name))]
+        return f"<surefoot.SolutionScore {self.status}: {', '.join(parts)}, model {self.model!r}>"
+
+    def __str__(self) -> str:
+        """Show every step with its score, as in a terminal without colours."""
+        from surefoot.display.terminal import show
+
+        return show(self)
+
     def _repr_html_(self) -> str:
         """Render the result in a notebook."""
         from surefoot.display.html import solution_html
 
         return solution_html(self)
+
+
+def _shorten(text: str, limit: int = 40) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

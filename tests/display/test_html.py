@@ -102,7 +102,7 @@ def test_every_colour_can_be_read() -> None:
     ],
 )
 def test_the_place_on_the_scale(score: float, scale: str, place: int) -> None:
-    assert bucket(score, scale) == place  # type: ignore[arg-type]
+    assert bucket(score, scale) == place
 
 
 def test_text_is_escaped() -> None:

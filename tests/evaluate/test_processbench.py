@@ -173,7 +173,7 @@ def test_a_split_that_no_threshold_helps() -> None:
 
 
 def test_the_sweep_agrees_with_counting() -> None:
-    """Every stretch, against the verdicts at its lower edge and at its middle."""
+    """Every range, against the verdicts at its lower edge and at its middle."""
     import random
 
     random.seed(5)
@@ -181,17 +181,17 @@ def test_the_sweep_agrees_with_counting() -> None:
     for _ in range(60):
         length = random.randint(1, 5)
         rows.append(row(random.randint(-1, length - 1), [random.randint(0, 9) / 10 for _ in range(length)]))
-    stretches = processbench(None, rows, draws=0).sweep()
-    assert len(stretches) > 5
-    for stretch in stretches[1:-1]:
-        for threshold in (stretch.low, (stretch.low + stretch.high) / 2):
+    ranges = processbench(None, rows, draws=0).sweep()
+    assert len(ranges) > 5
+    for each in ranges[1:-1]:
+        for threshold in (each.low, (each.low + each.high) / 2):
             counted = processbench(None, rows, threshold=threshold, draws=0).splits[0]
-            assert (counted.error.value, counted.correct.value) == (stretch.error, stretch.correct)
+            assert (counted.error.value, counted.correct.value) == (each.error, each.correct)
     best = best_threshold(
         [Case(tuple((at, score or 0.0) for at, score in enumerate(each.scores or ())), each.label) for each in rows]
     )
     assert best is not None
-    top = max(stretch.f1 for stretch in stretches)
+    top = max(each.f1 for each in ranges)
     assert processbench(None, rows, threshold=best, draws=0).f1 == pytest.approx(top)
 
 

@@ -215,7 +215,7 @@ def test_filters_and_search(page: Page, result: evaluate.ProcessBenchResult) -> 
     assert "Problem 37" in page.inner_text("#items")
     page.fill("#search", "no such word")
     assert shown(page) == 0
-    assert "Nothing fits" in page.inner_text("#count")
+    assert "No matches" in page.inner_text("#count")
 
 
 def test_text_stays_text(page: Page) -> None:
@@ -333,7 +333,7 @@ def test_prmbench_has_a_page(browser_page: Page, tmp_path: Path) -> None:  # noq
     assert browser_page.locator(".panel svg").count() == 4
     browser_page.select_option("#group", "circular")
     assert shown(browser_page) == 10
-    assert "truly wrong" in browser_page.inner_text("#items")
+    assert "incorrect (label)" in browser_page.inner_text("#items")
 
 
 def test_best_of_n_has_a_page(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
@@ -343,9 +343,9 @@ def test_best_of_n_has_a_page(browser_page: Page, tmp_path: Path) -> None:  # no
     assert strangers((tmp_path / "x.html").read_text(encoding="utf-8")) == []
     assert browser_page.locator(".panel svg").count() == 3
     assert shown(browser_page) == 6
-    browser_page.click('[data-kind="hopeless"]')
+    browser_page.click('[data-kind="unsolved"]')
     assert shown(browser_page) == 1
-    assert "picked" in browser_page.inner_text("#items")
+    assert "selected" in browser_page.inner_text("#items")
 
 
 def test_small_and_odd_results_have_a_page() -> None:
@@ -366,7 +366,7 @@ def test_small_and_odd_results_have_a_page() -> None:
     result = evaluate.best_of_n(None, margins, draws=50)
     assert "The scores are not probabilities" in " ".join(result.notes)
     assert not result.weighted
-    assert "Votes are weighted" not in evaluate.report_html(result)
+    assert "Weighted votes" not in evaluate.report_html(result)
     with pytest.raises(InputError, match="has no report"):
         evaluate.report_html("x")  # type: ignore[arg-type]
 

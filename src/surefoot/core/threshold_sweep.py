@@ -1,7 +1,7 @@
 """Compute ProcessBench's accuracies for every threshold, exactly rather than on a grid.
 
 A solution's verdict changes only where the threshold crosses one of its scores, so the accuracies are constant between
-adjacent scores; each such stretch is one point of the sweep.
+adjacent scores; each such range is one point of the sweep.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ThresholdRange:
     """The thresholds from `low` (inclusive) to `high` (exclusive), which all give the same verdicts."""
 
     low: float
@@ -42,8 +42,8 @@ def harmonic_mean(first: float, second: float) -> float:
     return 2.0 * first * second / (first + second) if first + second > 0.0 else 0.0
 
 
-def sweep(cases: Iterable[Case]) -> list[Stretch]:
-    """Return all stretches in ascending order; empty unless there are both correct and erroneous solutions."""
+def sweep(cases: Iterable[Case]) -> list[ThresholdRange]:
+    """Return all ranges in ascending order; empty unless there are both correct and erroneous solutions."""
     # Per threshold: errors found from there on, errors lost (an earlier step is blamed now), correct solutions blamed.
     starts: Counter[float] = Counter()
     stops: Counter[float] = Counter()
@@ -64,20 +64,20 @@ def sweep(cases: Iterable[Case]) -> list[Stretch]:
         return []
     edges = sorted({*starts, *stops, *alarms})
     found = blamed = 0
-    points = [Stretch(-math.inf, edges[0], 0.0, 1.0)] if edges else []
+    points = [ThresholdRange(-math.inf, edges[0], 0.0, 1.0)] if edges else []
     for number, edge in enumerate(edges):
         found += starts[edge] - stops[edge]
         blamed += alarms[edge]
         high = edges[number + 1] if number + 1 < len(edges) else math.inf
-        points.append(Stretch(edge, high, found / errors, (corrects - blamed) / corrects))
+        points.append(ThresholdRange(edge, high, found / errors, (corrects - blamed) / corrects))
     return points
 
 
 def best_threshold(cases: Iterable[Case]) -> float | None:
-    """Return the middle of the stretch with the highest F1 (the widest if there are several).
+    """Return the middle of the range with the highest F1 (the widest if there are several).
 
     None if no threshold gives an F1 above 0.
     """
-    inner = [stretch for stretch in sweep(cases) if math.isfinite(stretch.low) and math.isfinite(stretch.high)]
-    best = max(inner, key=lambda stretch: (stretch.f1, stretch.high - stretch.low), default=None)
+    inner = [each for each in sweep(cases) if math.isfinite(each.low) and math.isfinite(each.high)]
+    best = max(inner, key=lambda each: (each.f1, each.high - each.low), default=None)
     return None if best is None or best.f1 == 0.0 else (best.low + best.high) / 2.0

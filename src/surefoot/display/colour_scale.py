@@ -10,7 +10,7 @@ BLACK, WHITE = "#000000", "#ffffff"
 
 
 def bucket(score: float, scale: str = "probability") -> int:
-    """Returns the position of a score on the colour scale: 0 for certainly incorrect, `BUCKETS - 1` for correct."""
+    """Return the position of a score on the colour scale: 0 for certainly incorrect, `BUCKETS - 1` for correct."""
     if scale == "margin":
         score = (score + 1.0) / 2.0
     elif scale == "log_ratio":
@@ -19,7 +19,7 @@ def bucket(score: float, scale: str = "probability") -> int:
 
 
 def colour(bucket: int) -> tuple[str, str]:
-    """Returns the background and the text colour of a bucket."""
+    """Return the background and the text colour of a bucket."""
     position = bucket / (BUCKETS - 1)
     ends, weight = ((INCORRECT, MIDDLE), 2 * position) if position < 0.5 else ((MIDDLE, CORRECT), 2 * position - 1)
     mixed = [round(a + (b - a) * weight) for a, b in zip(*ends, strict=True)]
@@ -28,7 +28,7 @@ def colour(bucket: int) -> tuple[str, str]:
 
 
 def contrast(first: str, second: str) -> float:
-    """Returns the contrast ratio of two colours, from 1 to 21, as defined by WCAG."""
+    """Return the contrast ratio of two colours, from 1 to 21, as defined by WCAG."""
     low, high = sorted(map(_luminance, (first, second)))
     return (high + 0.05) / (low + 0.05)
 

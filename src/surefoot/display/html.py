@@ -1,4 +1,4 @@
-"""Renders scored steps as HTML, for notebooks and for the reports of an evaluation.
+"""Render scored steps as HTML, for notebooks and for the reports of an evaluation.
 
 The HTML comes from Jinja2 templates with autoescaping, so text from data stays text. Every colour has its number next
 to it, and no script is needed. Jinja2 is imported at the first rendering.
@@ -58,22 +58,22 @@ class StepItem:
 
 
 def style_sheet() -> str:
-    """Returns the styles as CSS rules."""
+    """Return the styles as CSS rules."""
     return "\n".join(f".{name}{{{declarations}}}" for name, declarations in STYLES.items())
 
 
 def inline_styles(*names: str) -> str:
-    """Returns a `style` attribute with these styles, for HTML without a style sheet."""
+    """Return a `style` attribute with these styles, for HTML without a style sheet."""
     return f'style="{";".join(STYLES[name] for name in names)}"'
 
 
 def class_names(*names: str) -> str:
-    """Returns a `class` attribute, for a page with `style_sheet`."""
+    """Return a `class` attribute, for a page with `style_sheet`."""
     return f'class="{" ".join(names)}"'
 
 
 def solution_html(result: SolutionView) -> str:
-    """Renders a scored solution for a notebook, with inline styles."""
+    """Render a scored solution for a notebook, with inline styles."""
     error = result.first_error()
     steps = [
         StepItem(
@@ -97,7 +97,7 @@ def solution_html(result: SolutionView) -> str:
 
 
 def render(package: str, template: str, attributes: Callable[..., str], **context: Any) -> str:
-    """Renders a template of a package's folder `templates`, or of this package's.
+    """Render a template of a package's folder `templates`, or of this package's.
 
     `attributes` turns style names into an HTML attribute: `inline_styles` or `class_names`. Unpaired surrogates, which
     UTF-8 cannot encode, become question marks.

@@ -20,7 +20,7 @@ def summary(result: SolutionView, threshold: float | None = None) -> list[str]:
 
 
 def notes(result: SolutionView) -> list[str]:
-    """Returns what a reader has to know besides the numbers."""
+    """Return what a reader has to know besides the numbers."""
     found = [] if result.reason is None else [result.reason]
     if outside := sum(end - start for start, end in result.outside):
         found.append(f"{outside} characters are outside the steps and were not scored.")

@@ -16,7 +16,7 @@ Cells = tuple[list[str], list[list[str]]]
 
 
 def percent(value: float | None, interval: tuple[float, float] | None = None) -> str:
-    """Formats a fraction as `82.4`, or as `82.4 [79.0-85.6]`."""
+    """Format a fraction as `82.4`, or as `82.4 [79.0-85.6]`."""
     if value is None:
         return DASH
     text = f"{100 * value:.1f}"
@@ -24,12 +24,12 @@ def percent(value: float | None, interval: tuple[float, float] | None = None) ->
 
 
 def decimal(value: float | None, digits: int = 1) -> str:
-    """Formats a number, or a dash for None."""
+    """Format a number, or a dash for None."""
     return DASH if value is None else f"{value:.{digits}f}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligns columns: the first to the left, the others to the right."""
+    """Align columns: the first to the left, the others to the right."""
     lines = [[printable(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[column]) for row in lines) for column in range(len(header))]
 
@@ -43,7 +43,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def join_sections(sections: Sequence[str], notes: Sequence[str]) -> str:
-    """Joins titles and tables with blank lines, followed by the notes."""
+    """Join titles and tables with blank lines, followed by the notes."""
     # A section may be a table, so its line breaks stay.
     shown = ["\n".join(map(printable, section.split("\n"))) for section in sections]
     return "\n\n".join([*shown, *(["\n".join(f"note: {printable(note)}" for note in notes)] if notes else [])])

@@ -1,4 +1,4 @@
-"""Renders a scored solution for a terminal: one line per step, with a bar as long as its score.
+"""Render a scored solution for a terminal: one line per step, with a bar as long as its score.
 
 Colour is opt-in; `wants_colour` says no for files, pipes and NO_COLOR. Text from data goes through `printable`.
 """
@@ -18,24 +18,24 @@ GREEN, YELLOW, RED, GREY, BOLD = "32", "33", "31", "90", "1"
 
 
 def wants_colour(stream: TextIO = sys.stdout) -> bool:
-    """Returns whether output to the stream should be coloured."""
+    """Return whether output to the stream should be coloured."""
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, code: str, colour: bool) -> str:
-    """Wraps the text in a colour code if `colour` is true."""
+    """Wrap the text in a colour code if `colour` is true."""
     return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
 
 def printable(text: str) -> str:
-    """Replaces everything that a terminal would act on, such as escape codes and line breaks, with a dot."""
+    """Replace everything that a terminal would act on, such as escape codes and line breaks, with a dot."""
     return "".join(char if char.isprintable() else "·" for char in text)
 
 
 def show(
     result: SolutionView, *, threshold: float | None = None, colour: bool = False, width: int | None = None
 ) -> str:
-    """Renders the whole result. `threshold` defaults to the natural one of the result's scale.
+    """Render the whole result. `threshold` defaults to the natural one of the result's scale.
 
     print(show(scorer.score(question, solution), colour=wants_colour()))
     """

@@ -1,4 +1,3 @@
-# ruff: noqa: D102
 """What rendering needs to know about a scored solution, as structural types.
 
 `display` is the lowest layer, so it describes what it reads instead of importing the result classes.

@@ -1,4 +1,4 @@
-"""Fits a calibration and measures what it gains by cross-validation over questions.
+"""Fit a calibration and measure what it gains by cross-validation over questions.
 
 The returned calibration is fitted on all data. The figures "after" come from folds that the map was not fitted on; all
 solutions of a question are in one fold.
@@ -50,7 +50,7 @@ class CalibrationResult:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return {
             "calibration": self.calibration.to_dict(),
             "name": self.calibration.name,
@@ -90,7 +90,7 @@ def calibrate(
     name: str | None = None,
     scores: str = "scores",
 ) -> CalibrationResult:
-    """Fits a calibration of a model on labelled solutions.
+    """Fit a calibration of a model on labelled solutions.
 
         result = evaluate.calibrate(scorer, evaluate.read_labelled("graded.jsonl"), method="isotonic")
         result.calibration.write("calibration.json")
@@ -143,7 +143,7 @@ def _reliability_row(found: Reliability) -> tuple[str, str]:
 
 
 def check_folds(folds: int) -> None:
-    """Rejects a number of folds that leaves nothing to measure on."""
+    """Reject a number of folds that leaves nothing to measure on."""
     if folds < 2:
         raise OptionError(f"folds={folds} leaves nothing to measure on. Pass 2 or more.")
 
@@ -166,7 +166,7 @@ def _held_out(
     folds: int,
     seed: int,
 ) -> tuple[list[list[LabelledScore]] | None, list[str]]:
-    """Returns every solution with its scores mapped by a fit without its question, or a note on why that failed."""
+    """Return every solution with its scores mapped by a fit without its question, or a note on why that failed."""
     names = sorted(set(questions))
     if len(names) < 2:
         return None, ["There is only one question, so nothing can be held out and there are no figures 'after'."]

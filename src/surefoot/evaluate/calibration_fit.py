@@ -1,4 +1,4 @@
-"""Fits the two kinds of calibration maps to labelled scores by maximum likelihood.
+"""Fit the two kinds of calibration maps to labelled scores by maximum likelihood.
 
 A map has to increase: data in which higher scores are not more often correct raise `InputError`, because the map would
 reverse or discard the model's ranking.
@@ -21,7 +21,7 @@ _CLOSE = 1e-10
 
 
 def fit(scores: Numbers, correct: Numbers, method: Method, *, bias: bool = True) -> Map:
-    """Fits a map to scores and labels (1 for a correct step, else 0). `bias=False` fits the temperature alone."""
+    """Fit a map to scores and labels (1 for a correct step, else 0). `bias=False` fits the temperature alone."""
     if method not in METHODS:
         raise OptionError(f"method={method!r} is unknown. Choose one of: {', '.join(METHODS)}.")
     hits = int(correct.sum())
@@ -34,7 +34,7 @@ def fit(scores: Numbers, correct: Numbers, method: Method, *, bias: bool = True)
 
 
 def fit_logistic(scores: Numbers, correct: Numbers, *, bias: bool = True) -> Logistic:
-    """Fits the slope and, if requested, the bias of the logit with Newton's method.
+    """Fit the slope and, if requested, the bias of the logit with Newton's method.
 
     The targets are smoothed as in Platt scaling: (n + 1) / (n + 2) for the n correct steps, 1 / (m + 2) for the m
     incorrect ones. So the maximum is finite even if the scores separate the two perfectly.
@@ -64,7 +64,7 @@ def fit_logistic(scores: Numbers, correct: Numbers, *, bias: bool = True) -> Log
 
 
 def fit_isotonic(scores: Numbers, correct: Numbers) -> Isotonic:
-    """Fits a piecewise linear map by pooling adjacent violators: flat over a block, linear between blocks.
+    """Fit a piecewise linear map by pooling adjacent violators: flat over a block, linear between blocks.
 
     Values stay 1 / (steps + 2) away from 0 and 1. A thousandth of the raw score is mixed in, so that scores within a
     block keep their order; it moves no value by more than that.
@@ -98,7 +98,7 @@ class Block:
 
 
 def pool(values: Numbers, weights: Numbers) -> list[Block]:
-    """Returns the increasing sequence with the smallest weighted squared error: pool adjacent violators."""
+    """Return the increasing sequence with the smallest weighted squared error: pool adjacent violators."""
     blocks: list[Block] = []
     for at, (value, weight) in enumerate(zip(values.tolist(), weights.tolist(), strict=True)):
         block = Block(at, at + 1, weight, value)

@@ -31,7 +31,7 @@ class BenchmarkResult(Protocol):
         """Whether every solution could be judged."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the numbers as plain data."""
+        """Return the numbers as plain data."""
 
 
 def header_fields(
@@ -47,7 +47,7 @@ def header_fields(
     published: object | None = None,
     reliability: Reliability | None = None,
 ) -> dict[str, Any]:
-    """Returns the shared fields. `unscored` counts solutions; fields that do not apply are None."""
+    """Return the shared fields. `unscored` counts solutions; fields that do not apply are None."""
     return {
         "benchmark": benchmark,
         "model": model,
@@ -63,5 +63,5 @@ def header_fields(
 
 
 def model_label(result: BenchmarkResult) -> str:
-    """Returns the model's name, followed by its calibration if there is one."""
+    """Return the model's name, followed by its calibration if there is one."""
     return result.model if result.calibration is None else f"{result.model} (calibrated: {result.calibration})"

@@ -48,7 +48,7 @@ class Bootstrap:
             )
 
     def resampled_counts(self, name: str, counts: Sequence[int]) -> Numbers:
-        """Resamples members of several categories: one row per draw, one column per category, the same total.
+        """Resample members of several categories: one row per draw, one column per category, the same total.
 
         Drawing members one by one and counting their categories is drawing from the multinomial distribution.
         """
@@ -58,7 +58,7 @@ class Bootstrap:
         return self._generator(name).multinomial(total, np.array(counts) / total, size=self.draws).astype(np.float64)
 
     def resampled_sums(self, name: str, values: Numbers) -> Numbers:
-        """Resamples the rows of `values` and sums them: one row per draw."""
+        """Resample the rows of `values` and sums them: one row per draw."""
         generator = self._generator(name)
         count = len(values)
         found = np.zeros((self.draws, *values.shape[1:]))
@@ -68,7 +68,7 @@ class Bootstrap:
         return found
 
     def interval(self, values: Numbers) -> Interval | None:
-        """Returns the percentile interval over the draws; None if at least half of them are undefined."""
+        """Return the percentile interval over the draws; None if at least half of them are undefined."""
         defined = values[np.isfinite(values)]
         if len(defined) <= len(values) / 2:
             return None
@@ -77,7 +77,7 @@ class Bootstrap:
         return Interval(float(low), float(high))
 
     def wilson(self, hits: int, total: int) -> Interval | None:
-        """Returns Wilson's interval of `hits` out of `total`; None if `total` or `draws` is 0."""
+        """Return Wilson's interval of `hits` out of `total`; None if `total` or `draws` is 0."""
         if not total or not self.draws:
             return None
         z = NormalDist().inv_cdf((1.0 + self.level) / 2.0)
@@ -92,10 +92,10 @@ class Bootstrap:
 
 
 def ratio(top: Numbers, bottom: Numbers) -> Numbers:
-    """Returns the quotient; NaN where it is undefined."""
+    """Return the quotient; NaN where it is undefined."""
     return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
 
 
 def as_list(interval: Interval | None) -> list[float] | None:
-    """Returns the interval as plain data."""
+    """Return the interval as plain data."""
     return None if interval is None else list(interval)

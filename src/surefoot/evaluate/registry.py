@@ -54,15 +54,15 @@ class Benchmark:
     help: str
     """The question that the benchmark answers, in one line."""
     read: Callable[..., Sequence[Any]]
-    """Reads rows: `read(source, scores=FIELD, **options)`."""
+    """Read rows: `read(source, scores=FIELD, **options)`."""
     run: Callable[..., BenchmarkResult]
-    """Measures a scorer: `run(scorer, rows, seed=, draws=, progress=, name=, scores=, **options)`."""
+    """Measure a scorer: `run(scorer, rows, seed=, draws=, progress=, name=, scores=, **options)`."""
     result: type
     """What `run` returns."""
     report: Callable[[Any], Content]
-    """Builds the content of the HTML report from a result."""
+    """Build the content of the HTML report from a result."""
     check: Callable[..., None] | None = None
-    """Rejects invalid options before a model is loaded: `check(rows, **options)`."""
+    """Reject invalid options before a model is loaded: `check(rows, **options)`."""
     dataset: str | None = None
     """The data set on the Hugging Face Hub that is read by default."""
     options: tuple[Option, ...] = ()
@@ -139,7 +139,7 @@ BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({entry.name: entry for en
 
 
 def benchmark_of(result: object) -> Benchmark:
-    """Returns the benchmark that made a result."""
+    """Return the benchmark that made a result."""
     for benchmark in BENCHMARKS.values():
         if isinstance(result, benchmark.result):
             return benchmark

@@ -55,12 +55,12 @@ class Reliability:
     solutions: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
 def labelled_scores(steps: Sequence[str], scores: Sequence[float | None], label: int) -> list[LabelledScore]:
-    """Returns the scored steps with a known label. `label` is the index of the first incorrect step, or -1."""
+    """Return the scored steps with a known label. `label` is the index of the first incorrect step, or -1."""
     return [
         (score, at != label)
         for at, score in nonblank_steps(steps, scores)
@@ -69,7 +69,7 @@ def labelled_scores(steps: Sequence[str], scores: Sequence[float | None], label:
 
 
 def are_probabilities(scores: Iterable[float | None]) -> bool:
-    """Returns whether every score lies in 0..1; missing scores are ignored."""
+    """Return whether every score lies in 0..1; missing scores are ignored."""
     return all(score is None or 0.0 <= score <= 1.0 for score in scores)
 
 
@@ -80,7 +80,7 @@ def reliability(
     kind: BinKind = "width",
     bootstrap: Bootstrap | None = None,
 ) -> Reliability | None:
-    """Computes the reliability curve; None if there is no step, or if a score is not a probability.
+    """Compute the reliability curve; None if there is no step, or if a score is not a probability.
 
     solutions = [evaluate.labelled_scores(row.steps, row.scores, row.label) for row in rows]
     print(evaluate.reliability(solutions, bins=20).ece)
@@ -128,13 +128,13 @@ def reliability(
 
 
 def log_loss(scores: Numbers, correct: Numbers) -> float:
-    """Returns the mean negative log-likelihood of the labels, in nats."""
+    """Return the mean negative log-likelihood of the labels, in nats."""
     safe = np.clip(scores, EDGE, 1.0 - EDGE)
     return float(-np.where(correct > 0.5, np.log(safe), np.log1p(-safe)).mean())
 
 
 def reliability_cells(found: Reliability) -> Cells:
-    """Returns the table of the reliability curve: one row per bin."""
+    """Return the table of the reliability curve: one row per bin."""
     rows = [
         [
             f"{each.low:.2f}-{each.high:.2f}",
@@ -148,7 +148,7 @@ def reliability_cells(found: Reliability) -> Cells:
 
 
 def reliability_sections(found: Reliability | None) -> list[str]:
-    """Returns the reliability part of a benchmark's tables; nothing if it is undefined."""
+    """Return the reliability part of a benchmark's tables; nothing if it is undefined."""
     if found is None:
         return []
     title = f"Calibration: ECE {percent(found.ece, found.ece_interval)}, log-loss {found.log_loss:.3f}"
@@ -165,7 +165,7 @@ def _edges(scores: Numbers, bins: int, kind: BinKind) -> Numbers:
 
 
 def _gaps(sums: Numbers) -> Numbers:
-    """Returns, per draw and bin, the sum of scores minus the number of correct steps, over all steps.
+    """Return, per draw and bin, the sum of scores minus the number of correct steps, over all steps.
 
     The ECE is the sum of their absolute values.
     """
@@ -174,7 +174,7 @@ def _gaps(sums: Numbers) -> Numbers:
 
 
 def _ece_interval(gaps: Numbers, drawn: Numbers, draws: Bootstrap) -> Interval | None:
-    """Returns an interval that covers the true ECE about as often as its level says.
+    """Return an interval that covers the true ECE about as often as its level says.
 
     Noise only ever adds to an ECE, and a draw contains it twice: the percentile interval alone lies too high, and never
     contains the 0 of perfectly calibrated scores. So the interval also covers the percentile interval mirrored at the

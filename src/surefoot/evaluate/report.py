@@ -1,4 +1,4 @@
-"""Writes the result of a benchmark as one self-contained HTML file."""
+"""Write the result of a benchmark as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from surefoot.evaluate.report_page.page import page
 
 
 def report(result: BenchmarkResult, path: str | Path) -> None:
-    """Writes a report on the result of `processbench`, `prmbench` or `best_of_n`.
+    """Write a report on the result of `processbench`, `prmbench` or `best_of_n`.
 
         evaluate.report(result, "report.html")
 
@@ -28,11 +28,11 @@ def report(result: BenchmarkResult, path: str | Path) -> None:
 
 
 def report_html(result: BenchmarkResult) -> str:
-    """Returns the report as text."""
+    """Return the report as text."""
     return page(benchmark_of(result).report(result))
 
 
 def prepare_report(path: str | Path) -> None:
-    """Raises before an evaluation if its report could not be written afterwards."""
+    """Raise before an evaluation if its report could not be written afterwards."""
     figures.require()
     check_place("report", path)

@@ -83,7 +83,7 @@ Rows = Iterable["Row | Mapping[str, Any]"]
 def read_processbench(
     source: str | Path, *, splits: Sequence[str] | None = None, scores: str | None = None
 ) -> list[ProcessBenchRow]:
-    """Reads ProcessBench, or any data whose objects have `problem`, `steps` and `label`.
+    """Read ProcessBench, or any data whose objects have `problem`, `steps` and `label`.
 
         rows = evaluate.read_processbench("ProcessBench/", splits=["gsm8k"])
 
@@ -99,17 +99,17 @@ def read_processbench(
 
 
 def read_prmbench(source: str | Path, *, scores: str | None = None) -> list[PRMBenchRow]:
-    """Reads PRMBench, with the unmodified original of every `redundency` row as a row of the class `correct`."""
+    """Read PRMBench, with the unmodified original of every `redundency` row as a row of the class `correct`."""
     return list(prmbench_rows(read_records(source), scores))
 
 
 def read_rollouts(source: str | Path, *, scores: str | None = None) -> list[Rollout]:
-    """Reads solutions with `question`, `steps` or `solution`, and `ground_truth`, `reference` or `is_correct`."""
+    """Read solutions with `question`, `steps` or `solution`, and `ground_truth`, `reference` or `is_correct`."""
     return list(rollouts(read_records(source), scores))
 
 
 def processbench_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[ProcessBenchRow]:
-    """Converts every record to a row."""
+    """Convert every record to a row."""
     for number, record in enumerate(records):
         data = record.data
         steps = _steps(record, "steps")
@@ -137,12 +137,12 @@ def processbench_rows(records: Iterable[Record], scores: str | None = None) -> I
 
 
 def read_labelled(source: str | Path, *, scores: str | None = None) -> list[ProcessBenchRow]:
-    """Reads solutions with a labelled first error, in the format of ProcessBench or of PRMBench."""
+    """Read solutions with a labelled first error, in the format of ProcessBench or of PRMBench."""
     return list(labelled_rows(read_records(source), scores))
 
 
 def labelled_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[ProcessBenchRow]:
-    """Converts every record to a row, whichever of the two formats it has."""
+    """Convert every record to a row, whichever of the two formats it has."""
     for prmbench, some in groupby(records, lambda record: "error_steps" in record.data):
         if not prmbench:
             yield from processbench_rows(some, scores)
@@ -153,7 +153,7 @@ def labelled_rows(records: Iterable[Record], scores: str | None = None) -> Itera
 
 
 def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Iterator[PRMBenchRow]:
-    """Converts every record to a row, drops duplicates, and adds the unmodified originals.
+    """Convert every record to a row, drop duplicates, and add the unmodified originals.
 
     The official format, with `modified_process`, counts `error_steps` from 1; the format with `steps` counts from 0.
     """
@@ -187,7 +187,7 @@ def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Itera
 
 
 def rollouts(records: Iterable[Record], scores: str | None = None) -> Iterator[Rollout]:
-    """Converts every record to a rollout. Records that share a `problem_id` must share the problem."""
+    """Convert every record to a rollout. Records that share a `problem_id` must share the problem."""
     first: dict[str, tuple[str, str]] = {}
     for record in records:
         found = _rollout(record, scores)
@@ -232,7 +232,7 @@ def _rollout(record: Record, scores: str | None) -> Rollout:
 
 
 def as_rows(rows: Rows[Row], kind: type[Row], read: Callable[[Iterable[Record]], Iterable[Row]]) -> list[Row]:
-    """Returns rows unchanged, and converts mappings like the objects of a file."""
+    """Return rows unchanged, and convert mappings like the objects of a file."""
     given = list(rows)
     if not given:
         raise InputError("There are no rows to evaluate.")
@@ -250,14 +250,14 @@ def as_rows(rows: Rows[Row], kind: type[Row], read: Callable[[Iterable[Record]],
 
 
 def without_prefix(step: str) -> str:
-    """Removes a prefix such as `Step 3. ` or `3. `. A step that is nothing but a number, such as `30.`, is kept."""
+    """Remove a prefix such as `Step 3. ` or `3. `. A step that is nothing but a number, such as `30.`, is kept."""
     bare = step.strip()
     prefix = _STEP_PREFIX.match(bare)
     return (bare[prefix.end() :] if prefix else "") or bare
 
 
 def official_split(name: str) -> str | None:
-    """Returns the ProcessBench split that a name refers to, also with a suffix (`gsm8k_dev`, `math-odd`)."""
+    """Return the ProcessBench split that a name refers to, also with a suffix (`gsm8k_dev`, `math-odd`)."""
     return next((split for split in PROCESSBENCH_SPLITS if re.fullmatch(rf"{split}(?:[^a-z0-9].*)?", name, re.I)), None)
 
 

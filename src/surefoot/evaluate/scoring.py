@@ -30,22 +30,22 @@ class Scored:
 
 
 def name_of(scorer: StepScorer | None, name: str | None) -> str:
-    """Returns the model name that the result shows."""
+    """Return the model name that the result shows."""
     return name or (PRECOMPUTED if scorer is None else scorer.name)
 
 
 def calibration_of(scorer: StepScorer | None) -> str | None:
-    """Returns the name of the scorer's calibration."""
+    """Return the name of the scorer's calibration."""
     return None if scorer is None else scorer.calibration
 
 
 def scale_of(scorer: StepScorer | None) -> Scale:
-    """Returns what the scores are; precomputed scores count as probabilities."""
+    """Return what the scores are; precomputed scores count as probabilities."""
     return "probability" if scorer is None else scorer.scale
 
 
 def threshold_of(scorer: StepScorer | None, threshold: float | None) -> float:
-    """Returns the given threshold, or the natural one of the scale."""
+    """Return the given threshold, or the natural one of the scale."""
     if threshold is not None and not math.isfinite(threshold):
         raise OptionError(f"threshold={threshold} is not finite. Pass a finite number.")
     return NATURAL_THRESHOLDS[scale_of(scorer)] if threshold is None else threshold
@@ -58,7 +58,7 @@ def score_rows(
     *,
     progress: bool,
 ) -> list[Scored]:
-    """Scores pairs of problem and solution; without a scorer, takes the precomputed scores."""
+    """Score pairs of problem and solution; without a scorer, take the precomputed scores."""
     if scorer is None:
         return [
             _take(number, item, scores) for number, (item, scores) in enumerate(zip(items, precomputed, strict=True))
@@ -81,7 +81,7 @@ def score_labelled(
     *,
     progress: bool,
 ) -> list[Scored]:
-    """Scores rows of labelled steps."""
+    """Score rows of labelled steps."""
     items = [(row.problem, row.steps) for row in rows]
     return score_rows(scorer, items, [row.scores for row in rows], progress=progress)
 
@@ -98,7 +98,7 @@ def _take(number: int, item: tuple[str, str | tuple[str, ...]], scores: tuple[fl
 
 
 def nonblank_steps(steps: str | Sequence[str], scores: Sequence[float | None]) -> list[tuple[int, float | None]]:
-    """Returns the index and score of every nonblank step. If `steps` is a text, the scorer split it: none is blank."""
+    """Return the index and score of every nonblank step. If `steps` is a text, the scorer split it: none is blank."""
     if isinstance(steps, str):
         return list(enumerate(scores))
     return [(at, score) for at, (step, score) in enumerate(zip(steps, scores, strict=True)) if step.strip()]

@@ -1,4 +1,4 @@
-"""Groups answers that mean the same.
+"""Group answers that mean the same.
 
 Answers are compared by `text.equality.same_answer`, each pair once. An answer joins the group of the reference if it
 matches, else the first group whose leader it matches. An undecided comparison is not a match for voting, and leaves the
@@ -34,7 +34,7 @@ class AnswerGrouper:
         self._verdicts: dict[tuple[str, str], bool | None] = {}
 
     def same(self, reference: str, answer: str) -> bool | None:
-        """Returns `same_answer(reference, answer)`, from memory if the pair was compared before."""
+        """Return `same_answer(reference, answer)`, from memory if the pair was compared before."""
         pair = (reference, answer)
         if pair not in self._verdicts:
             self.compared += 1
@@ -42,7 +42,7 @@ class AnswerGrouper:
         return self._verdicts[pair]
 
     def group(self, answers: Sequence[str | None], reference: str | None) -> Grouping:
-        """Groups the answers. With a reference, group 0 is the one that matches it."""
+        """Group the answers. With a reference, group 0 is the one that matches it."""
         leaders = [] if reference is None else [reference]
         first = len(leaders)
         group_of: dict[str, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.display.html import StepItem
 from surefoot.evaluate.best_of_n.result import BestOfNResult, Candidate, Curve, curve_cells
 from surefoot.evaluate.header import model_label
@@ -16,65 +17,72 @@ from surefoot.evaluate.report_page.content import Card, Content, Entry, Panel, S
 from surefoot.text.split import split
 
 KINDS = (
-    ("missed", "wrong one picked"),
-    ("hopeless", "none is right"),
-    ("right", "right one picked"),
+    ("missed", "incorrect selected"),
+    ("unsolved", "none correct"),
+    ("right", "correct selected"),
     ("unscored", "unscored"),
 )
 NAMES = dict(KINDS)
 
 
 def content(result: BestOfNResult) -> Content:
-    """Builds the content of the page."""
+    """Build the content of the page."""
     last = result.ns[-1]
-    rule = max(result.best, key=lambda name: result.best[name][last].value)
+    aggregation = max(result.best, key=lambda name: result.best[name][last].value)
     groups: dict[str, list[Candidate]] = {}
     for candidate in result.candidates:
         groups.setdefault(candidate.row.group, []).append(candidate)
     facts = [
         ("problems", f"{result.problems:,}"),
         ("solutions", f"{result.solutions:,}"),
-        ("best rule here", rule.replace("_", " ")),
+        ("best aggregation", _label(aggregation)),
     ]
     return Content(
         title="Best of N",
         model=model_label(result),
         facts=facts,
-        cards=_cards(result, rule),
+        cards=_cards(result, aggregation),
         panels=[
             Panel(
-                "The best is picked",
-                "Accuracy of the solution with the highest score, by how its step scores are made into one number.",
-                svg=_figure("Accuracy of the best of N by rule", result, result.best),
+                "Selecting the best",
+                "Accuracy of the solution with the highest score, by aggregation of its step scores.",
+                svg=_figure("Accuracy of best of N by aggregation", result, result.best),
             ),
             *_votes(result),
-            *_histogram(result, rule),
+            *_histogram(result, aggregation),
             Panel(
-                "All numbers", "95% intervals by bootstrap over problems.", table=Table(*curve_cells(result)), wide=True
+                "All accuracies",
+                "95% intervals by bootstrap over problems.",
+                table=Table(*curve_cells(result)),
+                wide=True,
             ),
         ],
         noun="problems",
         kinds=KINDS,
         group_name="",
-        entries=[entry(group, rule) for group in groups.values()],
+        entries=[entry(group, aggregation) for group in groups.values()],
         scale=result.scale,
         notes=result.notes,
     )
 
 
-def _cards(result: BestOfNResult, rule: str) -> list[Card]:
+def _label(aggregation: str) -> str:
+    return AGGREGATIONS[aggregation].label
+
+
+def _cards(result: BestOfNResult, aggregation: str) -> list[Card]:
     last = result.ns[-1]
 
-    def made(label: str, curve: Curve) -> Card:
+    def last_point(label: str, curve: Curve) -> Card:
         return card(label, curve[last].value, curve[last].interval)
 
     votes = sorted(result.weighted, key=lambda name: -result.weighted[name][last].value)[:1]
-    first = result.best[rule][result.ns[0]]
+    first = result.best[aggregation][result.ns[0]]
     return [
-        made(f"best of {last} by {rule}".replace("_", " "), result.best[rule]),
-        *(made(f"vote of {last} by {vote}".replace("_", " "), result.weighted[vote]) for vote in votes),
-        made(f"majority of {last}", result.majority),
-        made(f"oracle of {last}", result.oracle),
+        last_point(f"best of {last} by {_label(aggregation)}", result.best[aggregation]),
+        *(last_point(f"vote of {last} by {_label(vote)}", result.weighted[vote]) for vote in votes),
+        last_point(f"majority of {last}", result.majority),
+        last_point(f"oracle of {last}", result.oracle),
         card("one at random" if result.ns[0] == 1 else f"best of {result.ns[0]}", first.value, first.interval),
     ]
 
@@ -85,7 +93,7 @@ def _figure(about: str, result: BestOfNResult, curves: Mapping[str, Curve]) -> s
 
     return figures.accuracy_by_n(
         about,
-        {name.replace("_", " "): values(curve) for name, curve in curves.items()},
+        {_label(name): values(curve) for name, curve in curves.items()},
         {"majority": values(result.majority), "oracle": values(result.oracle)},
     )
 
@@ -95,68 +103,72 @@ def _votes(result: BestOfNResult) -> list[Panel]:
         return []
     return [
         Panel(
-            "Votes are weighted",
-            "Accuracy of the answer with the most votes, each solution voting with its score.",
-            svg=_figure("Accuracy of weighted votes by rule", result, result.weighted),
+            "Weighted votes",
+            "Accuracy of the answer with the most votes, weighted by the scores of the solutions.",
+            svg=_figure("Accuracy of weighted votes by aggregation", result, result.weighted),
         )
     ]
 
 
-def _histogram(result: BestOfNResult, rule: str) -> list[Panel]:
-    kinds: dict[str, list[float]] = {"right solutions": [], "wrong solutions": []}
+def _histogram(result: BestOfNResult, aggregation: str) -> list[Panel]:
+    kinds: dict[str, list[float]] = {"correct solutions": [], "incorrect solutions": []}
     for candidate in result.candidates:
         if candidate.values is not None and candidate.correct is not None:
-            kinds["right solutions" if candidate.correct else "wrong solutions"].append(candidate.values[rule])
+            kinds["correct solutions" if candidate.correct else "incorrect solutions"].append(
+                candidate.values[aggregation]
+            )
     if not any(kinds.values()):
         return []
-    name = rule.replace("_", " ")
+    name = _label(aggregation)
     return [
         Panel(
             "Scores of solutions",
-            f"How the scores ({name}) of right and of wrong solutions are spread.",
-            svg=figures.histogram("Scores of right and of wrong solutions", kinds, xlabel=name),
+            f"Distribution of the scores ({name}) of correct and incorrect solutions.",
+            svg=figures.histogram("Scores of correct and incorrect solutions", kinds, xlabel=name),
         )
     ]
 
 
-def entry(group: list[Candidate], rule: str) -> Entry:
-    """Builds the entry of one problem."""
-    ranked = [(each.values[rule], each) for each in group if each.values is not None and each.correct is not None]
+def entry(group: list[Candidate], aggregation: str) -> Entry:
+    """Build the entry of one problem."""
+    ranked = [
+        (each.values[aggregation], each) for each in group if each.values is not None and each.correct is not None
+    ]
     ranked.sort(key=lambda pair: -pair[0])
-    right = [pair for pair in ranked if pair[1].correct]
+    correct = [pair for pair in ranked if pair[1].correct]
     shown: list[tuple[str, float | None, Candidate]]
     if not ranked:
-        kind, severity, shown = "unscored", -1.0, [("left out", None, group[0])]
+        kind, severity, shown = "unscored", -1.0, [("excluded", None, group[0])]
     else:
-        value, picked = ranked[0]
-        shown = [("picked", value, picked)]
-        if picked.correct:
+        value, selected = ranked[0]
+        shown = [("selected", value, selected)]
+        if selected.correct:
             kind, severity = "right", 0.0
-        elif right:
-            kind, severity = "missed", 1.0 + value - right[0][0]
-            shown.append(("best right one", *right[0]))
+        elif correct:
+            kind, severity = "missed", 1.0 + value - correct[0][0]
+            shown.append(("best correct one", *correct[0]))
         else:
-            kind, severity = "hopeless", 0.5
+            kind, severity = "unsolved", 0.5
     row = group[0].row
-    facts = f"{row.group if len(row.group) < 60 else row.group[:60] + '…'} · {len(right)} of {len(group)} right"
+    facts = f"{row.group if len(row.group) < 60 else row.group[:60] + '…'} · {len(correct)} of {len(group)} correct"
     if row.reference is not None:
-        facts += f" · right answer: {row.reference}"
+        facts += f" · reference answer: {row.reference}"
     return Entry(
         kind=kind,
         badge=NAMES[kind],
         facts=facts,
         problem=row.problem,
-        sections=[_section(*each, rule) for each in shown],
+        sections=[_section(*each, aggregation) for each in shown],
         severity=severity,
     )
 
 
-def _section(role: str, value: float | None, candidate: Candidate, rule: str) -> Section:
+def _section(role: str, value: float | None, candidate: Candidate, aggregation: str) -> Section:
     title = [role]
     if value is not None:
-        title.append(f"{rule.replace('_', ' ')} {value:.3f}")
+        title.append(f"{_label(aggregation)} {value:.3f}")
     title.append(f"answer {candidate.row.answer or 'none'}")
-    title.append({True: "right", False: "wrong", None: "not decided"}[candidate.correct])
+    title.append({True: "correct", False: "incorrect", None: "undecided"}[candidate.correct])
     return Section(_steps(candidate), candidate.reason, " · ".join(title))
 
 

@@ -74,7 +74,7 @@ class BestOfNResult:
         return not self.unscored and not self.undecided
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data, without the individual solutions."""
+        """Return plain data, without the individual solutions."""
         header = header_fields(
             "best-of-n",
             self.model,
@@ -100,7 +100,7 @@ class BestOfNResult:
 
 
 def curve_cells(result: BestOfNResult) -> Cells:
-    """Returns the table of accuracies: one row per selection method, one column per N."""
+    """Return the table of accuracies: one row per selection method, one column per N."""
     header = ["accuracy by N", *map(str, result.ns)]
     rows = [_curve_row(f"best by {name}", curve) for name, curve in result.best.items()]
     rows += [_curve_row(f"vote weighted by {name}", curve) for name, curve in result.weighted.items()]

@@ -1,4 +1,4 @@
-"""Runs best of N: scores rollouts and measures the accuracy of every way to select one of N.
+"""Run best of N: score rollouts and measure the accuracy of every way to select one of N.
 
 N solutions of a problem are drawn at random without replacement; the result is the expected accuracy over such draws
 (see `selection`). Unscored and undecided solutions are excluded and counted. A solution without an answer is incorrect
@@ -47,7 +47,7 @@ def best_of_n(
     name: str | None = None,
     scores: str = "scores",
 ) -> BestOfNResult:
-    """Measures how accurately a scorer selects one of N solutions.
+    """Measure how accurately a scorer selects one of N solutions.
 
         print(evaluate.best_of_n(scorer, evaluate.read_rollouts("rollouts.jsonl"), ns=[1, 4, 16]))
 
@@ -123,14 +123,14 @@ def best_of_n(
 
 
 def check_options(rows: Sequence[Rollout], *, ns: Sequence[int] | None = None, correct_by: str = "answer") -> None:
-    """Rejects invalid options. Takes `rows` like the checks of the other benchmarks, and does not need them."""
+    """Reject invalid options. `rows` is unused; the registry calls every check with it."""
     check_sizes(ns)
     if correct_by not in CORRECT_BY:
         raise OptionError(f"correct_by={correct_by!r} is unknown. Choose one of: {', '.join(CORRECT_BY)}.")
 
 
 def check_sizes(ns: Sequence[int] | None) -> None:
-    """Rejects numbers of solutions that cannot be drawn."""
+    """Reject numbers of solutions that cannot be drawn."""
     if ns is not None and (not ns or min(ns) < 1):
         raise OptionError(f"ns={list(ns)} is invalid. Pass numbers above 0.")
 
@@ -159,7 +159,7 @@ def _judge(group: Sequence[Rollout], correct_by: CorrectBy, grouper: AnswerGroup
 
 
 def _aggregate(row: Rollout, scored: Scored, names: Sequence[str]) -> dict[str, float] | None:
-    """Returns one number per aggregation; None if a step has no score."""
+    """Return one number per aggregation; None if a step has no score."""
     scores = [score for _, score in nonblank_steps(row.solution, scored.scores)]
     if None in scores:
         return None
@@ -184,7 +184,7 @@ def _pool(values: Sequence[dict[str, float] | None], verdicts: Grouping, names: 
 def _by_problem(
     pools: Sequence[Pool], sizes: Sequence[int], vote_draws: int, seed: int
 ) -> dict[tuple[str, str], Numbers]:
-    """Returns, per selection method, the expected accuracy on each problem (rows) for each N (columns)."""
+    """Return, per selection method, the expected accuracy on each problem (rows) for each N (columns)."""
     methods = [
         *((kind, name) for kind in ("best", "weighted") for name in pools[0].values),
         ("majority", ""),
@@ -206,7 +206,7 @@ def _by_problem(
 def _curves(
     accuracy: Mapping[tuple[str, str], Numbers], sizes: Sequence[int], bootstrap: Bootstrap
 ) -> dict[tuple[str, str], Curve]:
-    """Averages over problems. All methods share the bootstrap draws, so that their intervals are comparable."""
+    """Average over problems. All methods share the bootstrap draws, so that their intervals are comparable."""
     table = np.concatenate(list(accuracy.values()), axis=1)
     means = table.mean(axis=0)
     resampled = bootstrap.resampled_sums("problems", table) / len(table)

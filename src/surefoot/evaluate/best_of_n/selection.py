@@ -39,7 +39,7 @@ class Pool:
 
 
 def best(values: Numbers, correct: Numbers, n: int) -> float:
-    """Returns the exact accuracy of selecting the solution with the highest value."""
+    """Return the exact accuracy of selecting the solution with the highest value."""
     size = len(values)
     n = min(n, size)
     order = np.argsort(-values, kind="stable")
@@ -57,14 +57,14 @@ def best(values: Numbers, correct: Numbers, n: int) -> float:
 
 
 def oracle(correct: Numbers, n: int) -> float:
-    """Returns the exact probability that a correct solution is among the N."""
+    """Return the exact probability that a correct solution is among the N."""
     size = len(correct)
     n = min(n, size)
     return 1.0 - math.comb(size - int(correct.sum()), n) / math.comb(size, n)
 
 
 def draw(size: int, n: int, limit: int, generator: np.random.Generator) -> Draws:
-    """Returns every draw of N out of `size` if there are at most `limit`, else `limit` random ones."""
+    """Return every draw of N out of `size` if there are at most `limit`, else `limit` random ones."""
     if n >= size:
         return np.arange(size)[None, :]
     if math.comb(size, n) <= limit:
@@ -73,7 +73,7 @@ def draw(size: int, n: int, limit: int, generator: np.random.Generator) -> Draws
 
 
 def vote(pool: Pool, weights: Numbers, draws: Draws) -> float:
-    """Returns the accuracy of the answer with the highest total weight, averaged over the draws.
+    """Return the accuracy of the answer with the highest total weight, averaged over the draws.
 
     The accuracy of an answer is the fraction of its solutions that are correct.
     """

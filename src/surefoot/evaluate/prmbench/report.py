@@ -28,12 +28,12 @@ from surefoot.evaluate.report_page.figures import Line
 from surefoot.evaluate.rows import ORIGINAL, PRMBenchRow
 from surefoot.evaluate.scoring import Scored, nonblank_steps
 
-NAMES = {"missed": "error missed", "alarm": "false alarm", "right": "right", "unscored": "unscored"}
+NAMES = {"missed": "error missed", "alarm": "false alarm", "right": "correctly judged", "unscored": "unscored"}
 POINTS = 200
 
 
 def content(result: PRMBenchResult) -> Content:
-    """Builds the content of the page."""
+    """Build the content of the page."""
     facts = [("threshold", f"{result.threshold:.4g}"), ("solutions", f"{len(result.items):,}")]
     if result.unscored:
         facts.append(("with unscored steps", f"{result.unscored:,}"))
@@ -62,7 +62,7 @@ def _cards(result: PRMBenchResult) -> list[Card]:
         card("PRMScore", overall.prm_score, overall.interval, f"{overall.solutions:,} solutions", theirs.get("overall"))
     ]
     cards += [
-        card(name, value, None, "mean of its classes", theirs.get(name)) for name, value in result.categories.items()
+        card(name, value, None, "mean over classes", theirs.get(name)) for name, value in result.categories.items()
     ]
     return cards + calibration_card(result.reliability)
 
@@ -77,28 +77,30 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
     ]
     if not decided:
         return []
-    right = np.sort([score for score, is_right in decided if is_right])
-    wrong = np.sort([score for score, is_right in decided if not is_right])
+    correct = np.sort([score for score, is_correct in decided if is_correct])
+    incorrect = np.sort([score for score, is_correct in decided if not is_correct])
     points = thresholds((score for score, _ in decided), POINTS, result.scale, result.threshold)
-    met = []
+    at_points = []
     for point in points:
-        above, passed = (len(each) - int(np.searchsorted(each, point, side="right")) for each in (right, wrong))
-        met.append(Decisions(above, passed, len(wrong) - passed, len(right) - above))
+        accepted, passed = (
+            len(each) - int(np.searchsorted(each, point, side="right")) for each in (correct, incorrect)
+        )
+        at_points.append(Decisions(accepted, passed, len(incorrect) - passed, len(correct) - accepted))
     drawn = [
-        Line("PRMScore", points, [each.prm_score or 0.0 for each in met]),
-        Line("F1", points, [each.f1 or 0.0 for each in met]),
-        Line("negative F1", points, [each.negative_f1 or 0.0 for each in met]),
+        Line("PRMScore", points, [each.prm_score or 0.0 for each in at_points]),
+        Line("F1", points, [each.f1 or 0.0 for each in at_points]),
+        Line("negative F1", points, [each.negative_f1 or 0.0 for each in at_points]),
     ]
     classes = [(each.name, each.prm_score, each.interval) for each in result.classes if each.prm_score is not None]
     return [
         Panel(
             "Classes",
-            "PRMScore by kind of error, with 95% intervals.",
+            "PRMScore by class of error, with 95% intervals.",
             svg=figures.bars("PRMScore by class", classes, xlabel="PRMScore"),
         ),
         Panel(
             "Threshold",
-            "What another threshold would give, over all steps; the twins are left out.",
+            "PRMScore at other thresholds, over all steps except those of the originals.",
             svg=figures.lines(
                 "PRMScore and its two parts against the threshold",
                 drawn,
@@ -110,10 +112,10 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
         ),
         Panel(
             "Scores",
-            "How the scores of right and of wrong steps are spread. The less they overlap, the better.",
+            "Distribution of the scores of correct and incorrect steps. Less overlap is better.",
             svg=figures.histogram(
-                "Scores of right and of wrong steps",
-                {"right steps": right.tolist(), "wrong steps": wrong.tolist()},
+                "Scores of correct and incorrect steps",
+                {"correct steps": correct.tolist(), "incorrect steps": incorrect.tolist()},
                 xlabel="score",
             ),
         ),
@@ -122,11 +124,11 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
 
 def _tables(result: PRMBenchResult) -> list[Panel]:
     table = Table(*class_cells(result))
-    return [Panel("All classes", "The class `correct` holds the untouched twins.", table=table, wide=True)]
+    return [Panel("All classes", "The class `correct` holds the unmodified originals.", table=table, wide=True)]
 
 
 def _kind(row: PRMBenchRow, scored: Scored, threshold: float) -> tuple[str, float]:
-    """Returns the filter of a solution, and how confident its most confident wrong decision is."""
+    """Return the filter of a solution, and how confident its most confident wrong decision is."""
     if has_unscored_step(row, scored):
         return "unscored", -1.0
     pairs = [(score, at in row.errors) for at, score in nonblank_steps(row.steps, scored.scores) if score is not None]
@@ -140,15 +142,15 @@ def _kind(row: PRMBenchRow, scored: Scored, threshold: float) -> tuple[str, floa
 
 
 def entry(row: PRMBenchRow, scored: Scored, threshold: float) -> Entry:
-    """Builds the entry of one solution."""
+    """Build the entry of one solution."""
     kind, severity = _kind(row, scored, threshold)
     steps = [
         StepItem(
             step,
             score,
             placeholder="no score" if step.strip() else "blank",
-            label="✗ truly wrong" if at in row.errors else "",
-            prediction="▸ taken for wrong" if score is not None and score <= threshold else "",
+            label="✗ incorrect (label)" if at in row.errors else "",
+            prediction="▸ rejected" if score is not None and score <= threshold else "",
         )
         for at, (step, score) in enumerate(zip(row.steps, scored.scores, strict=True))
     ]

@@ -86,7 +86,7 @@ class ClassResult:
         return self.decisions.prm_score
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return {
             "name": self.name,
             "prm_score": self.prm_score,
@@ -139,7 +139,7 @@ class PRMBenchResult:
         return not self.unscored
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data, without the individual solutions."""
+        """Return plain data, without the individual solutions."""
         header = header_fields(
             "prmbench",
             self.model,
@@ -176,12 +176,12 @@ class PRMBenchResult:
 
 
 def has_unscored_step(row: PRMBenchRow, scored: Scored) -> bool:
-    """Returns whether a step of the solution has no score."""
+    """Return whether a step of the solution has no score."""
     return any(score is None for _, score in nonblank_steps(row.steps, scored.scores))
 
 
 def class_cells(result: PRMBenchResult) -> Cells:
-    """Returns the table of classes: one row per class, then the originals and all classes together."""
+    """Return the table of classes: one row per class, then the originals and all classes together."""
     header = ["class", "PRMScore", "F1", "negative F1", "first error found", "solutions", "unscored steps"]
     originals = [] if result.originals is None else [result.originals]
     return header, [_class_row(each) for each in (*result.classes, *originals, result.overall)]

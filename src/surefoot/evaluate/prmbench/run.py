@@ -1,4 +1,4 @@
-"""Runs PRMBench: scores every step and measures how well correct and incorrect steps are told apart.
+"""Run PRMBench: score every step and measure how well correct and incorrect steps are told apart.
 
 Every step is one decision: a score above the threshold accepts it. PRMScore is the mean of F1 (correct steps) and
 negative F1 (incorrect steps). The overall score pools the decisions of all classes; a category's score is the mean over
@@ -44,7 +44,7 @@ def prmbench(
     name: str | None = None,
     scores: str = "scores",
 ) -> PRMBenchResult:
-    """Measures how well a scorer tells correct and incorrect steps apart.
+    """Measure how well a scorer tells correct and incorrect steps apart.
 
         print(evaluate.prmbench(scorer, evaluate.read_prmbench("prmbench.jsonl")))
 
@@ -85,7 +85,7 @@ def prmbench(
 
 
 def decide(row: PRMBenchRow, scored: Scored, threshold: float) -> Decisions:
-    """Returns the decisions on the scored steps of one solution."""
+    """Return the decisions on the scored steps of one solution."""
     cells = [0, 0, 0, 0]
     for at, score in nonblank_steps(row.steps, scored.scores):
         if score is not None:
@@ -121,7 +121,7 @@ def _measure(
 
 
 def _prm_scores(cells: Numbers) -> Numbers:
-    """Returns `Decisions.prm_score` for every draw."""
+    """Return `Decisions.prm_score` for every draw."""
     true_positive, false_positive, true_negative, false_negative = cells.T
     mistakes = false_positive + false_negative
     f1 = ratio(2 * true_positive, 2 * true_positive + mistakes)

@@ -37,20 +37,20 @@ from surefoot.evaluate.scoring import nonblank_steps
 
 KIND_OF = {"missed": "missed", "late": "missed", "false_alarm": "alarm", "early": "alarm", "right": "right"}
 OUTCOMES = {
-    "right": "right",
+    "right": "correctly judged",
     "missed": "error missed",
-    "late": "found too late",
-    "early": "blamed too early",
+    "late": "predicted too late",
+    "early": "predicted too early",
     "false_alarm": "false alarm",
 }
 POINTS = 400
 
 
 def content(result: ProcessBenchResult) -> Content:
-    """Builds the content of the page."""
+    """Build the content of the page."""
     facts = [("threshold", threshold_label(result)), ("solutions", f"{len(result.judgements):,}")]
     if result.unscored:
-        facts.append(("without a verdict", f"{result.unscored:,}"))
+        facts.append(("without a prediction", f"{result.unscored:,}"))
     published = result.published
     return Content(
         title="ProcessBench",
@@ -84,29 +84,29 @@ def _cards(result: ProcessBenchResult) -> list[Card]:
             many = f"{split.error.total:,} solutions"
             cards.append(card("errors found", split.error.value, split.error.interval, many, error))
             many = f"{split.correct.total:,} solutions"
-            cards.append(card("correct ones accepted", split.correct.value, split.correct.interval, many, correct))
+            cards.append(card("correct solutions accepted", split.correct.value, split.correct.interval, many, correct))
     return cards + calibration_card(result.reliability)
 
 
 def _sweep(result: ProcessBenchResult) -> list[Panel]:
-    stretches = result.sweep()
-    if not stretches:
+    ranges = result.sweep()
+    if not ranges:
         return []
     scores = (score for item in result.judgements for score in item.scores if score is not None)
     points = thresholds(scores, POINTS, result.scale, result.threshold)
-    starts = [stretch.low for stretch in stretches]
-    met = [stretches[max(0, bisect_right(starts, point) - 1)] for point in points]
+    starts = [each.low for each in ranges]
+    at_points = [ranges[max(0, bisect_right(starts, point) - 1)] for point in points]
     drawn = [
-        Line("F1", points, [each.f1 for each in met]),
-        Line("errors found", points, [each.error for each in met]),
-        Line("correct accepted", points, [each.correct for each in met]),
+        Line("F1", points, [each.f1 for each in at_points]),
+        Line("errors found", points, [each.error for each in at_points]),
+        Line("correct accepted", points, [each.correct for each in at_points]),
     ]
-    best = max(stretches, key=lambda stretch: stretch.f1)
+    best = max(ranges, key=lambda each: each.f1)
     return [
         Panel(
             "Threshold",
-            f"What another threshold would give, over all solutions together. The best F1, {percent(best.f1)}, is "
-            f"reached from {best.low:.3g} on; chosen on these very data, it flatters.",
+            f"Accuracies at other thresholds, over all solutions. F1 peaks at {percent(best.f1)}, for thresholds from "
+            f"{best.low:.3g}; that peak is optimistic, because it is found on the same data.",
             svg=figures.lines(
                 "F1 and both accuracies against the threshold",
                 drawn,
@@ -120,20 +120,20 @@ def _sweep(result: ProcessBenchResult) -> list[Panel]:
 
 
 def _histogram(result: ProcessBenchResult) -> list[Panel]:
-    known = [
+    steps = [
         step for item in result.judgements for step in labelled_scores(item.row.steps, item.scores, item.row.label)
     ]
-    if not known:
+    if not steps:
         return []
     kinds = {
-        "right steps": [score for score, right in known if right],
-        "first errors": [score for score, right in known if not right],
+        "correct steps": [score for score, correct in steps if correct],
+        "first errors": [score for score, correct in steps if not correct],
     }
     return [
         Panel(
             "Scores",
-            "How the scores of right steps and of first errors are spread. The less they overlap, the better.",
-            svg=figures.histogram("Scores of right steps and of first errors", kinds, xlabel="score"),
+            "Distribution of the scores of correct steps and of first errors. Less overlap is better.",
+            svg=figures.histogram("Scores of correct steps and of first errors", kinds, xlabel="score"),
         )
     ]
 
@@ -148,7 +148,7 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
     panels = [
         Panel(
             "Splits",
-            "95% intervals: Wilson's for shares, for F1 by bootstrap over solutions.",
+            "95% intervals: Wilson for accuracies, bootstrap over solutions for F1.",
             table=Table(head, rows),
             wide=True,
         )
@@ -156,30 +156,39 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
     if result.generators:
         rows = [_row(group) for group in result.generators]
         panels.append(
-            Panel("Generators", "By the model that wrote.", table=Table(["generator", *head[1:6]], rows), wide=True)
+            Panel(
+                "Generators",
+                "By the model that wrote the solutions.",
+                table=Table(["generator", *head[1:6]], rows),
+                wide=True,
+            )
         )
     if result.positions:
         rows = [_proportion_row(name, part) for name, part in result.positions.items()]
         panels.append(
             Panel(
                 "Position",
-                "By the place of the first error.",
+                "By the position of the first error.",
                 table=Table(["error at step", "found", "solutions"], rows),
             )
         )
     if result.hidden_errors_located.total:
         rows = [
-            _proportion_row("the very step", result.hidden_errors_located),
+            _proportion_row("the exact step", result.hidden_errors_located),
             _proportion_row("any step", result.hidden_errors_detected),
         ]
         table = Table(["error found at", "share", "solutions"], rows)
-        panels.append(Panel("Right answer, wrong process", "The errors that the final answer hides.", table=table))
+        panels.append(
+            Panel("Correct answer, flawed process", "Errors that the correct final answer hides.", table=table)
+        )
     outcomes: dict[str, int] = {}
     for split in result.splits:
         for name, number in split.outcomes.items():
             outcomes[name] = outcomes.get(name, 0) + number
     rows = [[OUTCOMES[name], f"{number:,}"] for name, number in outcomes.items()]
-    panels.append(Panel("Outcomes", "What became of the solutions.", table=Table(["outcome", "solutions"], rows)))
+    panels.append(
+        Panel("Outcomes", "Predictions compared with the labels.", table=Table(["outcome", "solutions"], rows))
+    )
     return panels
 
 
@@ -199,7 +208,7 @@ def _proportion_row(name: str, part: Proportion) -> list[str]:
 
 
 def entry(item: Judgement) -> Entry:
-    """Builds the entry of one solution."""
+    """Build the entry of one solution."""
     row, outcome, predicted = item.row, item.outcome, item.predicted
     blank = {at for at, step in enumerate(row.steps) if not step.strip()}
     steps = [
@@ -213,12 +222,12 @@ def entry(item: Judgement) -> Entry:
         for at, (step, score) in enumerate(zip(row.steps, item.scores, strict=True))
     ]
     kind = "unscored" if outcome is None else KIND_OF[outcome]
-    truth = "no error" if row.label == -1 else f"first error at step {row.label + 1}"
+    label = "no error" if row.label == -1 else f"first error at step {row.label + 1}"
     found = "unknown" if predicted is None else "no error" if predicted == -1 else f"step {predicted + 1}"
     facts = [row.split, row.id, *([row.generator] if row.generator else [])]
-    verdict = f"truth: {truth} · predicted: {found}"
+    verdict = f"label: {label} · predicted: {found}"
     if row.answer_correct is not None:
-        verdict += f" · final answer {'right' if row.answer_correct else 'wrong'}"
+        verdict += f" · final answer {'correct' if row.answer_correct else 'incorrect'}"
     return Entry(
         kind=kind,
         badge=OUTCOMES.get(outcome or "", "unscored"),
@@ -233,13 +242,13 @@ def entry(item: Judgement) -> Entry:
 
 
 def _severity(item: Judgement) -> float:
-    """Returns how confident a mistake is: above 1 for mistakes, below 1 for narrow correct predictions."""
-    known = {at: score for at, score in nonblank_steps(item.row.steps, item.scores) if score is not None}
+    """Return how confident a mistake is: above 1 for mistakes, below 1 for narrow correct predictions."""
+    scores = {at: score for at, score in nonblank_steps(item.row.steps, item.scores) if score is not None}
     outcome, label, predicted = item.outcome, item.row.label, item.predicted
     if outcome is None:
         return -1.0
     if outcome in ("missed", "late"):
-        return 1.0 + known.get(label, item.threshold) - item.threshold  # a label may point at a blank step
+        return 1.0 + scores.get(label, item.threshold) - item.threshold  # a label may point at a blank step
     if outcome in ("early", "false_alarm"):
-        return 1.0 + item.threshold - (known[predicted] if predicted is not None else item.threshold)
-    return 1.0 / (1.0 + min(abs(score - item.threshold) for score in known.values()))
+        return 1.0 + item.threshold - (scores[predicted] if predicted is not None else item.threshold)
+    return 1.0 / (1.0 + min(abs(score - item.threshold) for score in scores.values()))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from surefoot.core.threshold_sweep import Case, Stretch, sweep
+from surefoot.core.threshold_sweep import Case, ThresholdRange, sweep
 from surefoot.display.tables import decimal, join_sections, percent, table
 from surefoot.errors import InputError
 from surefoot.evaluate.header import header_fields, model_label
@@ -76,7 +76,7 @@ class Proportion:
         return self.hits / self.total if self.total else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return {"value": self.value, "hits": self.hits, "total": self.total, "interval": as_list(self.interval)}
 
 
@@ -101,7 +101,7 @@ class GroupResult:
         return self.error.total + self.correct.total + self.unscored
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return {
             "name": self.name,
             "error": self.error.to_dict(),
@@ -153,18 +153,18 @@ class ProcessBenchResult:
         return not self.unscored
 
     def split(self, name: str) -> GroupResult:
-        """Returns the result of one split."""
+        """Return the result of one split."""
         for split in self.splits:
             if split.name == name:
                 return split
         raise InputError(f"There is no split {name!r}. There are: {', '.join(split.name for split in self.splits)}.")
 
-    def sweep(self, split: str | None = None) -> list[Stretch]:
-        """Returns the accuracies at every threshold, over one split or over all solutions."""
+    def sweep(self, split: str | None = None) -> list[ThresholdRange]:
+        """Return the accuracies at every threshold, over one split or over all solutions."""
         return sweep(sweep_cases(item for item in self.judgements if split in (None, item.row.split)))
 
     def published_f1s(self) -> list[float | None]:
-        """Returns the published F1 of every split, and the published average over the same splits."""
+        """Return the published F1 of every split, and the published average over the same splits."""
         if self.published is None:
             return []
         cells = [self.published.cell(split.name) for split in self.splits]
@@ -172,7 +172,7 @@ class ProcessBenchResult:
         return [*(None if cell is None else cell.f1 for cell in cells), average]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data, without the individual solutions."""
+        """Return plain data, without the individual solutions."""
         header = header_fields(
             "processbench",
             self.model,
@@ -227,12 +227,12 @@ class ProcessBenchResult:
 
 
 def threshold_label(result: ProcessBenchResult) -> str:
-    """Returns the threshold and where it comes from: `0.5 (given)`."""
+    """Return the threshold and where it comes from: `0.5 (given)`."""
     return f"{result.threshold:.4g} ({'given' if result.tuned_on is None else f'tuned on {result.tuned_on}'})"
 
 
 def sweep_cases(items: Iterable[Judgement]) -> list[Case]:
-    """Returns the solutions whose steps all have a score, as input of a threshold sweep."""
+    """Return the solutions whose steps all have a score, as input of a threshold sweep."""
     cases = []
     for item in items:
         steps = nonblank_steps(item.row.steps, item.scores)

@@ -1,4 +1,4 @@
-"""Runs ProcessBench: scores labelled solutions and measures how often the first incorrect step is found.
+"""Run ProcessBench: score labelled solutions and measure how often the first incorrect step is found.
 
 The prediction for a solution is its first step whose score is not above the threshold, or -1. F1 is the harmonic mean
 of the accuracy on erroneous solutions (the exact step must be found) and on correct ones (no step may be predicted);
@@ -55,7 +55,7 @@ def processbench(
     name: str | None = None,
     scores: str = "scores",
 ) -> ProcessBenchResult:
-    """Measures how often a scorer finds the first incorrect step.
+    """Measure how often a scorer finds the first incorrect step.
 
         result = evaluate.processbench(scorer, evaluate.read_processbench("ProcessBench/"))
         print(result)
@@ -117,7 +117,7 @@ def processbench(
 def check_options(
     rows: Sequence[ProcessBenchRow], *, threshold: float | None = None, tune_on: str | None = None
 ) -> None:
-    """Rejects contradictory options, and a split to tune on that no row belongs to."""
+    """Reject contradictory options, and a split to tune on that no row belongs to."""
     if tune_on is None:
         return
     if threshold is not None:
@@ -127,13 +127,13 @@ def check_options(
 
 
 def _split_order(name: str) -> tuple[int, str]:
-    """Sorts the four official splits in the order of the paper, others after them by name."""
+    """Sort the four official splits in the order of the paper, others after them by name."""
     split = official_split(name)
     return (len(PROCESSBENCH_SPLITS) if split is None else PROCESSBENCH_SPLITS.index(split), name)
 
 
 def _measure(name: str, items: Sequence[Judgement], bootstrap: Bootstrap) -> tuple[GroupResult, Numbers]:
-    """Returns a group's result, and its F1 in every bootstrap draw."""
+    """Return a group's result, and its F1 in every bootstrap draw."""
     outcomes: dict[str, int] = dict.fromkeys(("right", "early", "late", "missed", "false_alarm"), 0)
     counts = [0, 0, 0, 0]  # erroneous solutions: found, not found; correct solutions: accepted, rejected
     for item in items:

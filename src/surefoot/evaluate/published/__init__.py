@@ -39,12 +39,12 @@ class PublishedProcessBench:
     source: str
 
     def cell(self, split: str) -> Cell | None:
-        """Returns the numbers of a split, also for a part of it such as `gsm8k_dev`."""
+        """Return the numbers of a split, also for a part of it such as `gsm8k_dev`."""
         official = official_split(split)
         return None if official is None else self.splits.get(official)
 
     def average_of(self, splits: Sequence[str]) -> float | None:
-        """Returns the average F1 over these splits: the printed one for all splits, else the mean over theirs."""
+        """Return the average F1 over these splits: the printed one for all splits, else the mean over theirs."""
         cells = {official_split(split): self.cell(split) for split in splits}
         if set(cells) == set(self.splits):
             return self.average
@@ -77,7 +77,7 @@ class PublishedPRMBench:
 
 
 def published_processbench(model: str) -> PublishedProcessBench | None:
-    """Returns the published ProcessBench results of a model, by Hub id or folder.
+    """Return the published ProcessBench results of a model, by Hub id or folder.
 
     published_processbench("Qwen/Qwen2.5-Math-PRM-7B").average  # 73.5
     """
@@ -85,7 +85,7 @@ def published_processbench(model: str) -> PublishedProcessBench | None:
 
 
 def published_prmbench(model: str) -> PublishedPRMBench | None:
-    """Returns the published PRMBench results of a model, by Hub id or folder.
+    """Return the published PRMBench results of a model, by Hub id or folder.
 
     published_prmbench("Qwen/Qwen2.5-Math-PRM-7B").overall  # 65.5
     """
@@ -94,7 +94,7 @@ def published_prmbench(model: str) -> PublishedPRMBench | None:
 
 @cache
 def processbench_table() -> tuple[PublishedProcessBench, ...]:
-    """Returns all published ProcessBench results."""
+    """Return all published ProcessBench results."""
     return tuple(
         PublishedProcessBench(
             model=row["model"],
@@ -110,7 +110,7 @@ def processbench_table() -> tuple[PublishedProcessBench, ...]:
 
 @cache
 def prmbench_table() -> tuple[PublishedPRMBench, ...]:
-    """Returns all published PRMBench results."""
+    """Return all published PRMBench results."""
     return tuple(
         PublishedPRMBench(
             model=row["model"],

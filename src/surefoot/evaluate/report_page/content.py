@@ -14,12 +14,17 @@ from surefoot.evaluate.intervals import Interval
 from surefoot.evaluate.reliability import Reliability, reliability_cells
 from surefoot.evaluate.report_page import figures
 
-KINDS = (("missed", "missed errors"), ("alarm", "false alarms"), ("right", "right"), ("unscored", "unscored"))
+KINDS = (
+    ("missed", "missed errors"),
+    ("alarm", "false alarms"),
+    ("right", "correctly judged"),
+    ("unscored", "unscored"),
+)
 """The filters of the list of labelled solutions: key and text."""
 
 
 def thresholds(scores: Iterable[float], points: int, scale: str, used: float) -> list[float]:
-    """Returns the thresholds at which a curve is drawn.
+    """Return the thresholds at which a curve is drawn.
 
     They cover the scores and, for probabilities, 0 to 1; for other scales, the threshold used.
     """
@@ -116,7 +121,7 @@ class Content:
 def card(
     label: str, value: float | None, interval: Interval | None, total: str = "", published: float | None = None
 ) -> Card:
-    """Builds a card from a fraction."""
+    """Build a card from a fraction."""
     between = "" if interval is None else f"{100 * interval.low:.1f} to {100 * interval.high:.1f} (95%)"
     return Card(
         label,
@@ -127,16 +132,16 @@ def card(
 
 
 def calibration_panel(found: Reliability | None) -> list[Panel]:
-    """Builds the panel of the reliability curve, if there is one."""
+    """Build the panel of the reliability curve, if there is one."""
     if found is None:
         return []
     return [
         Panel(
             "Reliability",
-            f"Of the steps with a score of 0.8, are 80% right? Expected calibration error (ECE) "
-            f"{percent(found.ece, found.ece_interval)} percent, log-loss {found.log_loss:.3f}, over {found.steps:,} "
-            "steps up to and including the first error; behind it no step has a truth.",
-            svg=figures.reliability_curve("Share of right steps against the score", found),
+            "Are 80% of the steps with a score of 0.8 correct? Expected calibration error (ECE) in percent: "
+            f"{percent(found.ece, found.ece_interval)}. Log-loss: {found.log_loss:.3f}. Over {found.steps:,} steps up "
+            "to and including the first error; later steps have no label.",
+            svg=figures.reliability_curve("Fraction of correct steps against score", found),
             table=Table(*reliability_cells(found)),
             folded=True,
         )
@@ -144,7 +149,7 @@ def calibration_panel(found: Reliability | None) -> list[Panel]:
 
 
 def calibration_card(found: Reliability | None) -> list[Card]:
-    """Builds the card of the expected calibration error, if there is one."""
+    """Build the card of the expected calibration error, if there is one."""
     if found is None:
         return []
     return [card("calibration error (ECE)", found.ece, found.ece_interval, f"{found.steps:,} steps")]

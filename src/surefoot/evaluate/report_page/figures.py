@@ -42,7 +42,7 @@ class Line:
 
 
 def require() -> None:
-    """Raises early if matplotlib is not installed."""
+    """Raise early if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -60,7 +60,7 @@ def lines(
     mark: tuple[float, str] | None = None,
     xlim: tuple[float, float] | None = None,
 ) -> str:
-    """Draws lines, with an optional marked position on the x axis."""
+    """Draw lines, with an optional marked position on the x axis."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -82,7 +82,7 @@ def lines(
 
 
 def histogram(about: str, kinds: Mapping[str, Sequence[float]], *, xlabel: str) -> str:
-    """Draws the distribution of the scores of each kind."""
+    """Draw the distribution of the scores of each kind."""
     import numpy as np
 
     everything = [value for values in kinds.values() for value in values]
@@ -105,14 +105,14 @@ def histogram(about: str, kinds: Mapping[str, Sequence[float]], *, xlabel: str) 
                 label=f"{name} ({len(values):,})",
             )
             axes.stairs(shares / len(values), edges, color=COLOURS[number % len(COLOURS)], fill=True, alpha=0.18)
-        _frame(axes, xlabel, "share of the kind", (edges[0], edges[-1]), None)
+        _frame(axes, xlabel, "fraction", (edges[0], edges[-1]), None)
         _legend(axes, len(kinds))
 
     return _svg(about, draw)
 
 
 def reliability_curve(about: str, found: Reliability) -> str:
-    """Draws accuracy against score, and below it the number of steps per bin."""
+    """Draw accuracy against score, and below it the number of steps per bin."""
     full = [each for each in found.bins if each.score is not None and each.accuracy is not None]
 
     def draw(figure: Any) -> None:
@@ -130,7 +130,7 @@ def reliability_curve(about: str, found: Reliability) -> str:
             linewidth=1.6,
             label="this model, 95% interval",
         )
-        _frame(axes, "", "share right", (0, 1), (0, 1.02))
+        _frame(axes, "", "fraction correct", (0, 1), (0, 1.02))
         axes.set_xlabel("")
         _legend(axes, 2)
         below.bar(
@@ -149,7 +149,7 @@ def reliability_curve(about: str, found: Reliability) -> str:
 
 
 def bars(about: str, rows: Sequence[tuple[str, float, Interval | None]], *, xlabel: str) -> str:
-    """Draws horizontal bars with their intervals."""
+    """Draw horizontal bars with their intervals."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -167,7 +167,7 @@ def bars(about: str, rows: Sequence[tuple[str, float, Interval | None]], *, xlab
 
 
 def accuracy_by_n(about: str, methods: Mapping[str, Points], baselines: Mapping[str, Points]) -> str:
-    """Draws accuracy against N: one line per method, with baselines in grey."""
+    """Draw accuracy against N: one line per method, with baselines in grey."""
     ns = list(next(iter(methods.values())))
 
     def draw(figure: Any) -> None:
@@ -217,7 +217,7 @@ def _frame(
 
 
 def _legend(axes: Any, entries: int, columns: int = 2) -> None:
-    """Places the legend above the plot, where it hides nothing."""
+    """Place the legend above the plot, where it hides nothing."""
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1.01, 1, 0.1),
@@ -232,7 +232,7 @@ def _legend(axes: Any, entries: int, columns: int = 2) -> None:
 
 
 def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height: float = 3.2) -> str:
-    """Draws on a new figure, without the global state of pyplot."""
+    """Draw on a new figure, without the global state of pyplot."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -258,7 +258,7 @@ def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height:
 
 
 def _tidy(text: str, about: str) -> str:
-    """Reduces the SVG to the drawing, with the page's colours and fonts and with ids unique to the page."""
+    """Reduce the SVG to the drawing, with the page's colours and fonts and with ids unique to the page."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)

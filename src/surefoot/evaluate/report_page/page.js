@@ -9,7 +9,7 @@
   const state = { kind: "", page: 0 };
   let shown = rows;
 
-  // The words of a solution, read from its HTML once, when somebody searches.
+  // The text of an entry, extracted from its HTML at the first search.
   const ENTITIES = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&#34;": '"', "&#39;": "'" };
   const texts = new Map();
   const text = (row) => {
@@ -36,7 +36,7 @@
     const first = state.page * PER_PAGE;
     const part = shown.slice(first, first + PER_PAGE);
     items.innerHTML = part.map((row) => `<article class="item" data-at="${row[AT]}">${row[HTML]}</article>`).join("");
-    count.textContent = shown.length === 0 ? "Nothing fits. Clear the search or choose another filter."
+    count.textContent = shown.length === 0 ? "No matches. Clear the search or choose another filter."
       : `${first + 1}–${first + part.length} of ${shown.length.toLocaleString("en")}` + (pages > 1 ? `, page ${state.page + 1} of ${pages}` : "");
     prev.disabled = state.page === 0;
     next.disabled = state.page >= pages - 1;
@@ -63,12 +63,12 @@
   next.addEventListener("click", () => turn(1));
 
   const root = document.documentElement;
-  const remember = (theme) => { try { localStorage.setItem("surefoot-theme", theme); } catch { /* a file may not */ } };
-  try { const kept = localStorage.getItem("surefoot-theme"); if (kept) root.dataset.theme = kept; } catch { /* as above */ }
+  const saveTheme = (theme) => { try { localStorage.setItem("surefoot-theme", theme); } catch { /* local files may have no storage */ } };
+  try { const saved = localStorage.getItem("surefoot-theme"); if (saved) root.dataset.theme = saved; } catch { /* as above */ }
   const flip = () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    remember(root.dataset.theme);
+    saveTheme(root.dataset.theme);
   };
   by("theme").addEventListener("click", flip);
 

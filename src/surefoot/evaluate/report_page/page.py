@@ -1,4 +1,4 @@
-"""Lays out the content of a report as one self-contained HTML page.
+"""Lay out the content of a report as one self-contained HTML page.
 
 A content security policy allows no script but the page's own, identified by its hash, and no network access. The
 solutions are embedded as JSON and rendered a few at a time, so that a page with thousands of them stays fast.
@@ -20,7 +20,7 @@ PACKAGE = "surefoot.evaluate.report_page"
 
 
 def page(content: Content) -> str:
-    """Renders the whole page."""
+    """Render the whole page."""
     script = _static("page.js")
     digest = b64encode(sha256(script.encode()).digest()).decode()
     counts = {key: sum(entry.kind == key for entry in content.entries) for key, _ in content.kinds}
@@ -52,7 +52,7 @@ def _static(name: str) -> str:
 
 
 def _data(content: Content) -> str:
-    """Returns the entries as JSON that cannot end its script element: worst first, each with its index in the data."""
+    """Return the entries as JSON that cannot end its script element: worst first, each with its index in the data."""
     order = sorted(range(len(content.entries)), key=lambda at: -content.entries[at].severity)
     rows = []
     for at in order:

@@ -33,6 +33,53 @@ def test_every_cell_keeps_the_formula(error: float, correct: float, f1: float) -
     assert fits(error, correct, f1)
 
 
+# Typed by hand from the papers and repositories that the rows name as their source.
+@pytest.mark.parametrize(
+    ("name", "source", "average", "cells"),
+    [
+        (
+            "peiyi9979/math-shepherd-mistral-7b-prm",
+            "arXiv:2412.06559",
+            31.5,
+            {"gsm8k": (32.4, 91.7, 47.9), "omnimath": (14.2, 73.0, 23.8)},
+        ),
+        ("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "arXiv:2412.06559", 42.1, {"math": (43.8, 69.2, 53.6)}),
+        ("Qwen/Qwen2.5-Math-PRM-72B", "arXiv:2504.00891", 78.3, {"olympiadbench": (67.9, 82.0, 74.3)}),
+        ("HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "search-and-learn", 39.8, {"math": (38.22, 70.69, 49.61)}),
+        ("infly/Universal-PRM-7B", "infly/Universal-PRM-7B", 74.3, {"gsm8k": (None, None, 85.8)}),
+    ],
+)
+def test_processbench_rows(
+    name: str, source: str, average: float, cells: dict[str, tuple[float | None, float | None, float]]
+) -> None:
+    row = published_processbench(name)
+    assert row is not None
+    assert source in row.source
+    assert row.average == average
+    assert {split: row.splits[split] for split in cells} == cells
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "scores"),
+    [
+        ("Qwen/Qwen2.5-Math-PRM-7B", "ssmisya/PRMBench", (65.5, 52.1, 71.0, 75.5)),
+        ("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "ssmisya/PRMBench", (54.4, 46.7, 57.5, 68.5)),
+        ("sail/ActPRM-X", "sail-sg/ActPRM", (66.7, 54.5, 72.7, 75.6)),
+    ],
+)
+def test_prmbench_rows(name: str, source: str, scores: tuple[float, ...]) -> None:
+    row = published_prmbench(name)
+    assert row is not None
+    assert source in row.source
+    assert tuple(row.scores.values()) == scores
+
+
+def test_every_row_has_a_source() -> None:
+    sources = [row.source for row in processbench_table()] + [row.source for row in prmbench_table()]
+    assert all(sources)
+    assert (len(processbench_table()), len(prmbench_table())) == (25, 18)
+
+
 def test_the_row_that_everybody_quotes() -> None:
     assert round(harmonic_mean(72.0, 96.4), 1) == 82.4
     row = published_processbench("Qwen/Qwen2.5-Math-PRM-7B")

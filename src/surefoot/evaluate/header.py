@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,12 +18,20 @@ class BenchmarkResult(Protocol):
         """The name of the model."""
 
     @property
+    def scale(self) -> Scale:
+        """What the scores are."""
+
+    @property
     def calibration(self) -> str | None:
         """The name of the calibration applied to the scores, or None."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader has to know besides the numbers."""
+
+    @property
+    def unscored(self) -> int:
+        """The number of solutions with a step that should have a score and has none."""
 
     @property
     def complete(self) -> bool:
@@ -36,29 +43,25 @@ class BenchmarkResult(Protocol):
 
 def header_fields(
     benchmark: str,
-    model: str,
+    result: BenchmarkResult,
     *,
-    scale: Scale,
-    calibration: str | None,
     solutions: int,
-    unscored: int,
-    notes: Sequence[str],
     threshold: float | None = None,
     published: object | None = None,
     reliability: Reliability | None = None,
 ) -> dict[str, Any]:
-    """Return the shared fields. `unscored` counts solutions; fields that do not apply are None."""
+    """Return the shared fields. Fields that do not apply to a benchmark are None."""
     return {
         "benchmark": benchmark,
-        "model": model,
-        "scale": scale,
-        "calibration": calibration,
+        "model": result.model,
+        "scale": result.scale,
+        "calibration": result.calibration,
         "threshold": threshold,
         "solutions": solutions,
-        "unscored": unscored,
+        "unscored": result.unscored,
         "reliability": None if reliability is None else reliability.to_dict(),
         "published": asdict(published) if is_dataclass(published) and not isinstance(published, type) else None,
-        "notes": list(notes),
+        "notes": list(result.notes),
     }
 
 

@@ -13,7 +13,7 @@ from surefoot.display.html import StepItem
 from surefoot.evaluate.best_of_n.result import BestOfNResult, Candidate, Curve, curve_cells
 from surefoot.evaluate.header import model_label
 from surefoot.evaluate.report_page import figures
-from surefoot.evaluate.report_page.content import Card, Content, Entry, Panel, Section, Table, card
+from surefoot.evaluate.report_page.content import Card, Content, Entry, Panel, Section, Table, card, step_item
 from surefoot.text.split import split
 
 KINDS = (
@@ -111,12 +111,10 @@ def _votes(result: BestOfNResult) -> list[Panel]:
 
 
 def _histogram(result: BestOfNResult, aggregation: str) -> list[Panel]:
-    kinds: dict[str, list[float]] = {"correct solutions": [], "incorrect solutions": []}
+    kinds: dict[str, list[float]] = {"correct": [], "incorrect": []}
     for candidate in result.candidates:
         if candidate.values is not None and candidate.correct is not None:
-            kinds["correct solutions" if candidate.correct else "incorrect solutions"].append(
-                candidate.values[aggregation]
-            )
+            kinds["correct" if candidate.correct else "incorrect"].append(candidate.values[aggregation])
     if not any(kinds.values()):
         return []
     name = _label(aggregation)
@@ -180,7 +178,4 @@ def _steps(candidate: Candidate) -> list[StepItem]:
             numbers = ", ".join("no score" if score is None else f"{score:.3f}" for score in candidate.scores)
             return [StepItem(f"{solution}\n\nStep scores: {numbers}", None, placeholder="text")]
         solution = tuple(found)
-    return [
-        StepItem(step, score, placeholder="no score" if step.strip() else "blank")
-        for step, score in zip(solution, candidate.scores, strict=True)
-    ]
+    return [step_item(step, score) for step, score in zip(solution, candidate.scores, strict=True)]

@@ -75,15 +75,7 @@ class BestOfNResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, without the individual solutions."""
-        header = header_fields(
-            "best-of-n",
-            self.model,
-            scale=self.scale,
-            calibration=self.calibration,
-            solutions=self.solutions,
-            unscored=self.unscored,
-            notes=self.notes,
-        )
+        header = header_fields("best-of-n", self, solutions=self.solutions)
         return header | {
             "n": list(self.ns),
             "problems": self.problems,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from surefoot.display.html import StepItem
 from surefoot.evaluate.header import model_label
 from surefoot.evaluate.prmbench.result import Decisions, PRMBenchResult, class_cells, has_unscored_step
+from surefoot.evaluate.published import citation
 from surefoot.evaluate.report_page import figures
 from surefoot.evaluate.report_page.content import (
     KINDS,
@@ -22,6 +22,7 @@ from surefoot.evaluate.report_page.content import (
     calibration_card,
     calibration_panel,
     card,
+    step_item,
     thresholds,
 )
 from surefoot.evaluate.report_page.figures import Line
@@ -37,7 +38,6 @@ def content(result: PRMBenchResult) -> Content:
     facts = [("threshold", f"{result.threshold:.4g}"), ("solutions", f"{len(result.items):,}")]
     if result.unscored:
         facts.append(("with unscored steps", f"{result.unscored:,}"))
-    published = result.published
     return Content(
         title="PRMBench",
         model=model_label(result),
@@ -50,7 +50,7 @@ def content(result: PRMBenchResult) -> Content:
         entries=[entry(row, scored, result.threshold) for row, scored in result.items],
         scale=result.scale,
         notes=result.notes,
-        source="" if published is None else f"Published: {published.model}, {published.source}.",
+        source=citation(result.published),
     )
 
 
@@ -101,13 +101,8 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
         Panel(
             "Threshold",
             "PRMScore at other thresholds, over all steps except those of the originals.",
-            svg=figures.lines(
-                "PRMScore and its two parts against the threshold",
-                drawn,
-                xlabel="threshold",
-                ylabel="",
-                mark=(result.threshold, f"used: {result.threshold:.3g}"),
-                xlim=(points[0], points[-1]),
+            svg=figures.threshold_curves(
+                "PRMScore and its two parts against the threshold", drawn, used=result.threshold
             ),
         ),
         Panel(
@@ -145,10 +140,9 @@ def entry(row: PRMBenchRow, scored: Scored, threshold: float) -> Entry:
     """Build the entry of one solution."""
     kind, severity = _kind(row, scored, threshold)
     steps = [
-        StepItem(
+        step_item(
             step,
             score,
-            placeholder="no score" if step.strip() else "blank",
             label="✗ incorrect (label)" if at in row.errors else "",
             prediction="▸ rejected" if score is not None and score <= threshold else "",
         )

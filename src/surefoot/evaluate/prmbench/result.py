@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from surefoot.display.tables import Cells, join_sections, percent, table
 from surefoot.evaluate.header import header_fields, model_label
 from surefoot.evaluate.intervals import Interval, as_list
-from surefoot.evaluate.published import PublishedPRMBench
+from surefoot.evaluate.published import PublishedPRMBench, citation
 from surefoot.evaluate.reliability import Reliability, reliability_sections
 from surefoot.evaluate.rows import PRMBenchRow
 from surefoot.evaluate.scoring import Scored, nonblank_steps
@@ -142,15 +142,11 @@ class PRMBenchResult:
         """Return plain data, without the individual solutions."""
         header = header_fields(
             "prmbench",
-            self.model,
-            scale=self.scale,
-            calibration=self.calibration,
-            threshold=self.threshold,
+            self,
             solutions=len(self.items),
-            unscored=self.unscored,
+            threshold=self.threshold,
             published=self.published,
             reliability=self.reliability,
-            notes=self.notes,
         )
         return header | {
             "overall": self.overall.to_dict(),
@@ -170,7 +166,7 @@ class PRMBenchResult:
         else:
             rows = [[*row, f"{published.scores[row[0]]:.1f}"] for row in rows]
             sections.append(table(["category", "PRMScore", "published"], rows))
-            sections.append(f"Published: {published.model}, {published.source}.")
+            sections.append(citation(published))
         sections += reliability_sections(self.reliability)
         return join_sections(sections, self.notes)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from surefoot.display.html import StepItem
 from surefoot.display.tables import decimal, percent
 from surefoot.evaluate.header import model_label
 from surefoot.evaluate.processbench.result import (
@@ -17,6 +16,7 @@ from surefoot.evaluate.processbench.result import (
     Proportion,
     threshold_label,
 )
+from surefoot.evaluate.published import citation
 from surefoot.evaluate.reliability import labelled_scores
 from surefoot.evaluate.report_page import figures
 from surefoot.evaluate.report_page.content import (
@@ -30,6 +30,7 @@ from surefoot.evaluate.report_page.content import (
     calibration_card,
     calibration_panel,
     card,
+    step_item,
     thresholds,
 )
 from surefoot.evaluate.report_page.figures import Line
@@ -51,7 +52,6 @@ def content(result: ProcessBenchResult) -> Content:
     facts = [("threshold", threshold_label(result)), ("solutions", f"{len(result.judgements):,}")]
     if result.unscored:
         facts.append(("without a prediction", f"{result.unscored:,}"))
-    published = result.published
     return Content(
         title="ProcessBench",
         model=model_label(result),
@@ -64,7 +64,7 @@ def content(result: ProcessBenchResult) -> Content:
         entries=[entry(item) for item in result.judgements],
         scale=result.scale,
         notes=result.notes,
-        source="" if published is None else f"Published: {published.model}, {published.source}.",
+        source=citation(result.published),
     )
 
 
@@ -107,14 +107,7 @@ def _sweep(result: ProcessBenchResult) -> list[Panel]:
             "Threshold",
             f"Accuracies at other thresholds, over all solutions. F1 peaks at {percent(best.f1)}, for thresholds from "
             f"{best.low:.3g}; that peak is optimistic, because it is found on the same data.",
-            svg=figures.lines(
-                "F1 and both accuracies against the threshold",
-                drawn,
-                xlabel="threshold",
-                ylabel="",
-                mark=(result.threshold, f"used: {result.threshold:.3g}"),
-                xlim=(points[0], points[-1]),
-            ),
+            svg=figures.threshold_curves("F1 and both accuracies against the threshold", drawn, used=result.threshold),
         )
     ]
 
@@ -210,12 +203,10 @@ def _proportion_row(name: str, part: Proportion) -> list[str]:
 def entry(item: Judgement) -> Entry:
     """Build the entry of one solution."""
     row, outcome, predicted = item.row, item.outcome, item.predicted
-    blank = {at for at, step in enumerate(row.steps) if not step.strip()}
     steps = [
-        StepItem(
+        step_item(
             step,
             score,
-            placeholder="blank" if at in blank else "no score",
             label="✗ true first error" if at == row.label else "",
             prediction="▸ predicted" if at == predicted else "",
         )

@@ -14,7 +14,7 @@ from surefoot.display.tables import decimal, join_sections, percent, table
 from surefoot.errors import InputError
 from surefoot.evaluate.header import header_fields, model_label
 from surefoot.evaluate.intervals import Interval, as_list
-from surefoot.evaluate.published import PublishedProcessBench
+from surefoot.evaluate.published import PublishedProcessBench, citation
 from surefoot.evaluate.reliability import Reliability, reliability_sections
 from surefoot.evaluate.rows import ProcessBenchRow
 from surefoot.evaluate.scoring import nonblank_steps
@@ -175,15 +175,11 @@ class ProcessBenchResult:
         """Return plain data, without the individual solutions."""
         header = header_fields(
             "processbench",
-            self.model,
-            scale=self.scale,
-            calibration=self.calibration,
-            threshold=self.threshold,
+            self,
             solutions=len(self.judgements),
-            unscored=self.unscored,
+            threshold=self.threshold,
             published=self.published,
             reliability=self.reliability,
-            notes=self.notes,
         )
         return header | {
             "tuned_on": self.tuned_on,
@@ -222,7 +218,7 @@ class ProcessBenchResult:
             sections.append(table(["generator", *header[1:]], [_group_row(group) for group in self.generators]))
         sections += reliability_sections(self.reliability)
         if published is not None:
-            sections.append(f"Published: {published.model}, {published.source}.")
+            sections.append(citation(published))
         return join_sections(sections, self.notes)
 
 

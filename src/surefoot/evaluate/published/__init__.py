@@ -92,6 +92,11 @@ def published_prmbench(model: str) -> PublishedPRMBench | None:
     return _find(prmbench_table(), model)
 
 
+def citation(row: PublishedProcessBench | PublishedPRMBench | None) -> str:
+    """Return the source of a published row as a sentence; nothing if there is no row."""
+    return "" if row is None else f"Published: {row.model}, {row.source}."
+
+
 @cache
 def processbench_table() -> tuple[PublishedProcessBench, ...]:
     """Return all published ProcessBench results."""

@@ -131,6 +131,12 @@ def card(
     )
 
 
+def step_item(step: str, score: float | None, *, label: str = "", prediction: str = "") -> StepItem:
+    """Build a step of an entry. A blank step never has a score."""
+    placeholder = "no score" if step.strip() else "blank"
+    return StepItem(step, score, placeholder=placeholder, label=label, prediction=prediction)
+
+
 def calibration_panel(found: Reliability | None) -> list[Panel]:
     """Build the panel of the reliability curve, if there is one."""
     if found is None:

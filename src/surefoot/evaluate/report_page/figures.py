@@ -34,7 +34,7 @@ Points = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Line:
-    """A named line of a plot. `baseline` draws it in grey, below the others."""
+    """A named line of a plot."""
 
     name: str
     x: Sequence[float]
@@ -51,20 +51,12 @@ def require() -> None:
         ) from error
 
 
-def lines(
-    about: str,
-    drawn: Sequence[Line],
-    *,
-    xlabel: str,
-    ylabel: str,
-    mark: tuple[float, str] | None = None,
-    xlim: tuple[float, float] | None = None,
-) -> str:
-    """Draw lines, with an optional marked position on the x axis."""
+def threshold_curves(about: str, curves: Sequence[Line], *, used: float) -> str:
+    """Draw metrics against the threshold, and mark the threshold used."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        for number, line in enumerate(drawn):
+        for number, line in enumerate(curves):
             axes.plot(
                 line.x,
                 line.y,
@@ -73,10 +65,9 @@ def lines(
                 linewidth=1.8,
                 label=line.name,
             )
-        if mark is not None:
-            axes.axvline(mark[0], color=INK, linewidth=1, linestyle=(0, (2, 2)), label=mark[1])
-        _frame(axes, xlabel, ylabel, xlim or (0, 1), (0, 1.02))
-        _legend(axes, len(drawn) + (mark is not None))
+        axes.axvline(used, color=INK, linewidth=1, linestyle=(0, (2, 2)), label=f"used: {used:.3g}")
+        _frame(axes, "threshold", "", (curves[0].x[0], curves[0].x[-1]), (0, 1.02))
+        _legend(axes, len(curves) + 1)
 
     return _svg(about, draw)
 

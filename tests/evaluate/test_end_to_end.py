@@ -266,7 +266,7 @@ def test_wrong_numbers_and_places_are_refused_before_the_model(
     assert "ns=[0, 1] is invalid" in capsys.readouterr().err
     call = ["calibrate", "--data", str(data), "--model", "no model"]
     assert main([*call, "--folds", "1"]) == 2
-    assert "folds=1 leave nothing" in capsys.readouterr().err
+    assert "folds=1 leaves nothing" in capsys.readouterr().err
     assert main([*call, "--out", str(tmp_path / "no" / "c.json")]) == 2
     assert "The calibration cannot be written to" in capsys.readouterr().err
     assert main([*call, "--out", str(tmp_path)]) == 2
@@ -304,7 +304,7 @@ def test_a_damaged_cache_is_a_wrong_call(
     bad.write_bytes(b"no database at all" * 99)
     call = ["eval", "processbench", "--model", str(checkpoint), "--data", str(data), "--cache", str(bad)]
     assert main(call) == 2
-    assert "is damaged or no score cache" in capsys.readouterr().err
+    assert "is damaged or not a score cache" in capsys.readouterr().err
 
 
 def test_a_killed_evaluation_resumes(

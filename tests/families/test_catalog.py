@@ -180,7 +180,7 @@ def test_benchmarks_use_the_natural_threshold(pure: Path) -> None:
     best = evaluate.best_of_n(scorer, rollouts, draws=0, correct_by="label")
     assert set(best.best) == {"min", "mean", "final"}
     assert best.weighted == {}
-    assert "no probabilities" in best.notes[-1]
+    assert "not probabilities" in best.notes[-1]
     assert "best by mean" in str(best)
 
 

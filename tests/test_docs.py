@@ -117,7 +117,7 @@ def test_the_readme_shows_what_its_first_command_prints(capsys: pytest.CaptureFi
 
 def test_the_commands_of_the_service(service: str) -> None:
     """A service does not end by itself, so its commands are only read; what asks it is asked."""
-    from surefoot.cli.main import _parser
+    from surefoot.cli.main import load_command
 
     text = "".join(blocks(ROOT / "docs" / "serving.md", "bash")).replace("\\\n", " ")
     commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.strip()]
@@ -125,7 +125,8 @@ def test_the_commands_of_the_service(service: str) -> None:
     asking = [words for words in commands if words[0] == "curl"]
     assert len(serving) >= 2
     for words in serving:
-        assert _parser().parse_args(words[1:]).model in ([HUB_ID], None)
+        options = load_command("serve").make_context("serve", words[2:]).params
+        assert HUB_ID in (*(options["model"] or [HUB_ID]), options["tokenizer"])
     for words in asking:
         path, body = words[2].removeprefix(SERVICE), words[words.index("-d") + 1]
         reply = httpx.post(service + path, content=body, headers={"Content-Type": "application/json"})

@@ -65,25 +65,25 @@ def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main([*common, "--data", f"{data / 'labelled.jsonl'}=0"]) == 2
     assert "the weight must be above 0" in capsys.readouterr().err
     assert main([*common, "--data", str(data / "labelled.jsonl"), "--learning-rate", "-1"]) == 2
-    assert "learning_rate=-1.0 must be above 0" in capsys.readouterr().err
+    assert "--learning-rate -1.0 must be above 0" in capsys.readouterr().err
     labelled = str(data / "labelled.jsonl")
     for options, message in (
-        (["--wrong-share", "50"], "wrong_share=50.0 must be between 0 and 1"),
+        (["--wrong-share", "50"], "--wrong-share 50.0 must be between 0 and 1"),
         (["--validation-from", "labelled.jsonl", "--validation", "0.1"], "the names in --data are labelled"),
         (["--validation-from", "labelled"], "--validation-from needs --validation"),
         (["--validation", "0.00001"], "sets no example aside"),
         (["--data", labelled, labelled], "Several files of --data are called labelled"),
         (["--data", f"{labelled}=nan"], "the weight must be above 0 and finite"),
         (["--data", f"{labelled}=inf"], "the weight must be above 0 and finite"),
-        (["--multiple", "0"], "multiple=0 must be at least 1"),
-        (["--batch-tokens", "0"], "tokens=0 must be at least 1"),
-        (["--save-steps", "0"], "save_steps=0 must be at least 1"),
-        (["--evaluate-steps", "0"], "evaluate_steps=0 must be at least 1"),
-        (["--minutes", "nan"], "minutes=nan must be at least 0"),
-        (["--epochs", "inf"], "epochs=inf must be above 0 and finite"),
-        (["--head-learning-rate", "inf"], "head_learning_rate=inf must be above 0 and finite"),
-        (["--weight-decay", "nan"], "weight_decay=nan must be at least 0 and finite"),
-        (["--clip", "0"], "clip=0.0 must be above 0"),
+        (["--multiple", "0"], "--multiple 0 must be at least 1"),
+        (["--batch-tokens", "0"], "--batch-tokens: Input should be greater than or equal to 1"),
+        (["--save-steps", "0"], "--save-steps 0 must be at least 1"),
+        (["--evaluate-steps", "0"], "--evaluate-steps 0 must be at least 1"),
+        (["--minutes", "nan"], "--minutes nan must be at least 0"),
+        (["--epochs", "inf"], "--epochs inf must be above 0 and finite"),
+        (["--head-learning-rate", "inf"], "--head-learning-rate inf must be above 0 and finite"),
+        (["--weight-decay", "nan"], "--weight-decay nan must be at least 0 and finite"),
+        (["--clip", "0"], "--clip 0.0 must be above 0"),
         (["--seed", str(2**64)], "does not fit into 64 bits"),
         (["--out", labelled], f"File exists: '{labelled}'"),
     ):

@@ -248,8 +248,8 @@ def test_best_of_n_from_ready_made_scores(tmp_path: Path, capsys: pytest.Capture
         (["--model", "m", "--tune-on", "omnimath"], "no such split is read"),
         (["--scores", "nothing"], "line 1: expected `nothing` as a list of numbers"),
         (["--model", "no model"], "neither an existing folder nor a hub id"),
-        (["--model", "no model", "--draws", "-1"], "draws=-1 is negative"),
-        (["--model", "no model", "--seed", "-1"], "seed=-1 is negative"),
+        (["--model", "no model", "--draws", "-1"], "--draws -1 is negative"),
+        (["--model", "no model", "--seed", "-1"], "--seed -1 is negative"),
         (["--model", "no model", "--cache", "."], "The score cache . is a folder"),
     ],
 )
@@ -263,10 +263,10 @@ def test_wrong_numbers_and_places_are_refused_before_the_model(
 ) -> None:
     rows = jsonl(tmp_path / "x.jsonl", [{"question": "q", "steps": ["a"], "ground_truth": "4"}])
     assert main(["eval", "best-of-n", "--data", str(rows), "--model", "no model", "--n", "0,1"]) == 2
-    assert "ns=[0, 1] is invalid" in capsys.readouterr().err
+    assert "--n [0, 1] is invalid" in capsys.readouterr().err
     call = ["calibrate", "--data", str(data), "--model", "no model"]
     assert main([*call, "--folds", "1"]) == 2
-    assert "folds=1 leaves nothing" in capsys.readouterr().err
+    assert "--folds 1 leaves nothing" in capsys.readouterr().err
     assert main([*call, "--out", str(tmp_path / "no" / "c.json")]) == 2
     assert "The calibration cannot be written to" in capsys.readouterr().err
     assert main([*call, "--out", str(tmp_path)]) == 2

@@ -46,7 +46,7 @@ def served(scorers: Iterable[surefoot.Scorer], settings: Settings | None = None)
 class Command:
     """`surefoot serve` as a process of its own. It is ended when the test ends."""
 
-    def __init__(self, model: Path, *options: str, port: int = 0) -> None:
+    def __init__(self, model: Path | str, *options: str, port: int = 0) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "surefoot.cli", "serve", "--model", f"small={model}", "--port", str(port), *options],
             stderr=subprocess.PIPE,

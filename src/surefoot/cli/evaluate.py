@@ -1,165 +1,272 @@
-"""`surefoot eval`: a benchmark from the command line.
+"""`surefoot eval`: measures a model on a benchmark.
 
-The rule: options are checked, data read and the cache opened before the model is loaded, so that a wrong call is
-refused at once. Scores are kept in the score cache unless told otherwise, so that a second call, or one after a crash,
-computes only what is missing. What goes to a file is written before anything is printed: a reader may go away.
+Options are checked, data read and the score cache opened before the model is loaded, so that a wrong call fails at
+once. Files are written before anything is printed, because the reader of a pipe may go away.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from surefoot.cli.options import MODEL, THRESHOLD, add_calibration_options, add_loading_options, load_model, threshold
+import typer
+
+from surefoot.cli.exit_codes import DONE, INCOMPLETE
+from surefoot.cli.groups import Group, SeveralValues, with_groups
+from surefoot.cli.options import (
+    MODEL,
+    OUTPUT,
+    READING,
+    CalibrationOptions,
+    Json,
+    ModelOptions,
+    Name,
+    OptionalModel,
+    Quiet,
+    Threshold,
+    Verbose,
+    examples,
+)
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
+    from surefoot.core.calibration import Calibration
     from surefoot.scoring.score_cache import ScoreCache
 
-DONE, UNSCORED = 0, 1
+DATA, CACHE, INTERVALS = "Data", "Score cache", "Confidence intervals"
+DATA_HELP = "JSON or JSONL file, gzipped or not, a folder of them, or a hub data set."
+
+Data = Annotated[str, typer.Option(metavar="DATA", help=DATA_HELP, rich_help_panel=DATA)]
 
 
-def add_eval(commands: Any) -> None:
-    """Adds `eval` and its benchmarks to the commands of the program."""
-    parser = commands.add_parser("eval", help="measure a model", description=ABOUT)
-    benchmarks = parser.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Options of every command that measures a model."""
 
-    process = benchmarks.add_parser("processbench", help="is the first wrong step found?")
-    process.add_argument("--data", default="Qwen/ProcessBench", metavar="PLACE", help=DATA)
-    process.add_argument("--split", action="append", metavar="NAME", help="only this split; may be repeated")
-    process.add_argument("--threshold", type=threshold, metavar="T", help=THRESHOLD)
-    process.add_argument("--tune-on", metavar="SPLIT", help="use the threshold with the highest F1 on this split")
-    process.set_defaults(run=_run, measure=_processbench)
+    model: OptionalModel = None
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Use the step scores in this field of the data instead of a model.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    name: Name = None
+    model_options: ModelOptions
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where scores are stored, so that none is computed twice.",
+            show_default="SUREFOOT_CACHE, or a file in the user's cache folder",
+            rich_help_panel=CACHE,
+        ),
+    ] = None
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Compute every score and store none.", rich_help_panel=CACHE)
+    ] = False
+    draws: Annotated[
+        int, typer.Option(metavar="B", help="Bootstrap draws; 0 for no intervals.", rich_help_panel=INTERVALS)
+    ] = 1000
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap.", rich_help_panel=INTERVALS)] = 0
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = False
 
-    steps = benchmarks.add_parser("prmbench", help="are wrong steps told from right ones?")
-    steps.add_argument("--data", default="hitsmy/PRMBench_Preview", metavar="PLACE", help=DATA)
-    steps.add_argument("--threshold", type=threshold, metavar="T", help=THRESHOLD)
-    steps.set_defaults(run=_run, measure=_prmbench)
+    def check(self) -> None:
+        """Rejects options that contradict each other."""
+        from surefoot.evaluate.intervals import Bootstrap
 
-    best = benchmarks.add_parser("best-of-n", help="is the solution right that the model picks?")
-    best.add_argument("--data", required=True, metavar="PLACE", help=DATA)
-    best.add_argument("--n", type=_numbers, metavar="N,N,...", help="1,2,4,... unless said otherwise")
-    best.add_argument(
-        "--correct-by", choices=("answer", "label"), default="answer", help="compare answers, or believe is_correct"
+        Bootstrap(self.draws, self.seed)
+        if (self.model is None) == (self.scores is None):
+            raise OptionError("Give either --model, or --scores with the field that holds step scores.")
+        if self.cache is not None and self.no_cache:
+            raise OptionError("Give --cache or --no-cache, not both.")
+
+    def run(
+        self, benchmark: Callable[..., Any], rows: list[Any], calibration: Calibration | None = None, **settings: Any
+    ) -> Any:
+        """Loads the model and calls a function of `surefoot.evaluate` with it."""
+        if not rows:
+            raise InputError("The data have no rows.")
+        settings |= {"seed": self.seed, "draws": self.draws, "name": self.name or self.scores}
+        if self.model is None:
+            return benchmark(None, rows, **settings)
+        with self._open_cache(self.model) as cache:
+            scorer = self.model_options.load(self.model, calibration=calibration, cache=cache)
+            return benchmark(scorer, rows, progress=not self.quiet, **settings)
+
+    def print(self, result: Any) -> None:
+        """Prints the result as a table or as JSON."""
+        print(json.dumps(result.to_dict(), ensure_ascii=False) if self.json else result)
+
+    def _open_cache(self, model: str) -> ScoreCache | nullcontext[None]:
+        # The scores of a service are stored there, if at all.
+        if self.no_cache or (self.cache is None and model.startswith(("http://", "https://"))):
+            return nullcontext()
+        from surefoot.scoring.score_cache import ScoreCache
+
+        return ScoreCache(self.cache)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Options of every benchmark."""
+
+    calibration: CalibrationOptions
+    measurement: Measurement
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write an HTML report with every solution.", rich_help_panel=OUTPUT),
+    ] = None
+
+    def check(self) -> None:
+        """Rejects a wrong call before the data are read."""
+        self.measurement.check()
+        if self.calibration.calibration is not None and self.measurement.model is None:
+            raise OptionError("--calibration needs a --model: scores from the data are used as they are.")
+        if self.report is not None:
+            from surefoot.evaluate.report import prepare_report
+
+            prepare_report(self.report)
+
+    def run(self, benchmark: Callable[..., Any], rows: list[Any], **settings: Any) -> Any:
+        """Measures, writes the report and prints the result."""
+        result = self.measurement.run(benchmark, rows, self.calibration.read(), **settings)
+        if self.report is not None:
+            from surefoot.evaluate import report
+
+            report(result, self.report)
+            print(f"surefoot: Wrote the report to {self.report}", file=sys.stderr)
+        self.measurement.print(result)
+        return result
+
+
+app = typer.Typer(cls=Group, add_completion=False, invoke_without_command=True)
+
+
+@app.callback(
+    epilog=examples(
+        "surefoot eval processbench --model mini --data ProcessBench/",
+        "surefoot eval best-of-n --model mini --data rollouts.jsonl --json",
     )
-    best.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to compare two answers (3)")
-    best.set_defaults(run=_run, measure=_best_of_n)
-
-    for benchmark in (process, steps, best):
-        benchmark.add_argument("--report", metavar="FILE", help="write an HTML page with everything, solutions too")
-        add_calibration_options(benchmark)
-        add_shared_options(benchmark)
+)
+def start(context: typer.Context) -> None:
+    """Measure a model, or step scores that the data already have, on a benchmark."""
+    if context.invoked_subcommand is None:
+        print(context.get_help(), end="")
 
 
-def add_shared_options(parser: argparse.ArgumentParser) -> None:
-    """What every command that measures a model can be told."""
-    parser.add_argument("--model", help=MODEL)
-    add_loading_options(parser)
-    parser.add_argument("--scores", metavar="FIELD", help="no model: step scores from this field of the data")
-    parser.add_argument(
-        "--as", dest="name", metavar="NAME", help="the model's name, where its folder is called otherwise"
-    )
-    parser.add_argument(
-        "--cache", metavar="FILE", help="where scores are kept (SUREFOOT_CACHE, else the user's cache folder)"
-    )
-    parser.add_argument("--no-cache", action="store_true", help="compute everything and keep nothing")
-    parser.add_argument(
-        "--draws", type=int, default=1000, metavar="B", help="bootstrap draws for intervals (1000); 0 for none"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (0)")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-
-
-ABOUT = "Measures a model, or step scores that are there already, on labelled data."
-DATA = "a JSON or JSONL file (.gz too), a folder of them, or a hub data set"
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
-
-
-def check_shared_options(options: argparse.Namespace) -> None:
-    """Refuses what contradicts itself, and draws that cannot be made."""
-    from surefoot.evaluate.intervals import Bootstrap
-
-    Bootstrap(options.draws, options.seed)
-    if (options.model is None) == (options.scores is None):
-        raise OptionError("Give either --model, or --scores with the field that holds step scores.")
-    if options.cache is not None and options.no_cache:
-        raise OptionError("Give --cache or --no-cache, not both.")
-
-
-def _run(options: argparse.Namespace) -> int:
-    check_shared_options(options)
-    if options.calibration is not None and options.model is None:
-        raise OptionError("--calibration is applied to the scores of a --model, not to ready-made ones.")
-    if options.report is not None:
-        from surefoot.evaluate.report import prepare_report
-
-        prepare_report(options.report)
-    result, complete = options.measure(options)
-    if options.report is not None:
-        from surefoot.evaluate import report
-
-        report(result, options.report)
-        print(f"surefoot: the report is in {options.report}", file=sys.stderr)
-    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else result)
-    return DONE if complete else UNSCORED
-
-
-def _processbench(options: argparse.Namespace) -> tuple[Any, bool]:
+@app.command(
+    cls=SeveralValues,
+    epilog=examples(
+        "surefoot eval processbench --model mini --data ProcessBench/ --split gsm8k",
+        "surefoot eval processbench --model prm/ --report report.html",
+        "surefoot eval processbench --model http://127.0.0.1:8000 --tune-on gsm8k",
+    ),
+)
+@with_groups
+def processbench(
+    *,
+    data: Data = "Qwen/ProcessBench",
+    split: Annotated[
+        list[str] | None, typer.Option(metavar="NAME...", help="Read only these splits.", rich_help_panel=DATA)
+    ] = None,
+    threshold: Threshold = None,
+    tune_on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPLIT", help="Use the threshold with the best F1 on this split.", rich_help_panel=READING
+        ),
+    ] = None,
+    evaluation: Evaluation,
+) -> int:
+    """Measure whether the model finds the first wrong step of solutions (ProcessBench)."""
     from surefoot.evaluate import processbench, read_processbench
 
-    if options.threshold is not None and options.tune_on is not None:
+    evaluation.check()
+    if threshold is not None and tune_on is not None:
         raise OptionError("Give --threshold, or --tune-on to find one, not both.")
-    rows = read_processbench(options.data, splits=options.split, scores=options.scores)
-    if options.tune_on is not None and options.tune_on not in {row.split for row in rows}:
-        raise InputError(f"--tune-on {options.tune_on}: no such split is read.")
-    result = measure(options, processbench, rows, threshold=options.threshold, tune_on=options.tune_on)
-    return result, not result.unscored
+    rows = read_processbench(data, splits=split, scores=evaluation.measurement.scores)
+    if tune_on is not None and tune_on not in {row.split for row in rows}:
+        raise InputError(f"--tune-on {tune_on}: no such split is read.")
+    result = evaluation.run(processbench, rows, threshold=threshold, tune_on=tune_on)
+    return INCOMPLETE if result.unscored else DONE
 
 
-def _prmbench(options: argparse.Namespace) -> tuple[Any, bool]:
+@app.command(
+    cls=SeveralValues,
+    epilog=examples(
+        "surefoot eval prmbench --model mini --data prmbench.jsonl",
+        "surefoot eval prmbench --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4 --json",
+    ),
+)
+@with_groups
+def prmbench(
+    *,
+    data: Data = "hitsmy/PRMBench_Preview",
+    threshold: Threshold = None,
+    evaluation: Evaluation,
+) -> int:
+    """Measure whether the model tells wrong steps from correct ones (PRMBench)."""
     from surefoot.evaluate import prmbench, read_prmbench
 
-    rows = read_prmbench(options.data, scores=options.scores)
-    result = measure(options, prmbench, rows, threshold=options.threshold)
-    return result, not result.unscored
+    evaluation.check()
+    rows = read_prmbench(data, scores=evaluation.measurement.scores)
+    result = evaluation.run(prmbench, rows, threshold=threshold)
+    return INCOMPLETE if result.unscored else DONE
 
 
-def _best_of_n(options: argparse.Namespace) -> tuple[Any, bool]:
+@app.command(
+    "best-of-n",
+    cls=SeveralValues,
+    epilog=examples(
+        "surefoot eval best-of-n --model mini --data rollouts.jsonl --n 1,4,16",
+        "surefoot eval best-of-n --scores qwen_prm --data rollouts.jsonl",
+    ),
+)
+@with_groups
+def best_of_n(
+    *,
+    data: Data,
+    ns: Annotated[
+        str | None,
+        typer.Option(
+            "--n",
+            metavar="N,N,...",
+            help="Numbers of solutions to choose from.",
+            show_default="1,2,4,...",
+            rich_help_panel="Benchmark",
+        ),
+    ] = None,
+    correct_by: Annotated[
+        Literal["answer", "label"],
+        typer.Option(help="Compare final answers, or use the field is_correct.", rich_help_panel="Benchmark"),
+    ] = "answer",
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Seconds to compare two answers.", rich_help_panel="Benchmark")
+    ] = 3.0,
+    evaluation: Evaluation,
+) -> int:
+    """Measure how often the solution that the model prefers is correct (best of N)."""
     from surefoot.evaluate import best_of_n, read_rollouts
     from surefoot.evaluate.best_of_n import check_sizes
 
-    check_sizes(options.n)
-    rows = read_rollouts(options.data, scores=options.scores)
-    result = measure(options, best_of_n, rows, ns=options.n, correct_by=options.correct_by, timeout=options.timeout)
-    return result, not (result.unscored or result.undecided)
+    evaluation.check()
+    sizes = None if ns is None else _numbers(ns)
+    check_sizes(sizes)
+    rows = read_rollouts(data, scores=evaluation.measurement.scores)
+    result = evaluation.run(best_of_n, rows, ns=sizes, correct_by=correct_by, timeout=timeout)
+    return INCOMPLETE if result.unscored or result.undecided else DONE
 
 
-def measure(options: argparse.Namespace, benchmark: Callable[..., Any], rows: list[Any], **settings: Any) -> Any:
-    """Opens the score cache, loads the model, and calls a function of `surefoot.evaluate` with both."""
-    if not rows:
-        raise InputError(f"{options.data} holds no row.")
-    with _cache(options) as cache:
-        return benchmark(
-            None if options.model is None else load_model(options, cache),
-            rows,
-            **settings,
-            seed=options.seed,
-            draws=options.draws,
-            progress=sys.stderr.isatty(),
-            name=options.name or options.scores,
-        )
-
-
-def _cache(options: argparse.Namespace) -> ScoreCache | nullcontext[None]:
-    if options.no_cache or options.model is None or options.model.startswith(("http://", "https://")):
-        return nullcontext()
-    from surefoot.scoring.score_cache import ScoreCache
-
-    return ScoreCache(options.cache)
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise OptionError(f"--n {text}: give whole numbers with commas between them, such as 1,4,16.") from None

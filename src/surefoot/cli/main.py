@@ -1,119 +1,149 @@
-"""The command line: parses, calls, prints.
+"""The program `surefoot`: finds the command, runs it and turns errors into messages and exit codes.
 
-The rule: exit code 0 when everything asked for was done, 1 when something could not be scored or a check failed, 2 when
-the call itself was wrong or its input or output failed. Results go to standard output, everything else to standard
-error.
+Results go to standard output, everything else to standard error. The module of a command is imported when the command
+is called, so that `surefoot --help` starts fast.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from surefoot._version import __version__
-from surefoot.cli.calibrate import add_calibrate
-from surefoot.cli.evaluate import add_eval
-from surefoot.cli.models import add_models
-from surefoot.cli.options import MODEL, add_loading_options, load_model
-from surefoot.cli.score import add_score
-from surefoot.cli.serve import add_serve
-from surefoot.cli.train import add_train_command
+from surefoot.cli.exit_codes import DONE, FAILED, INTERRUPTED, MEANINGS
+from surefoot.cli.groups import Group
+from surefoot.cli.messages import name_flags, usage_message
 from surefoot.errors import OptionError, SurefootError
 
-if TYPE_CHECKING:
-    from surefoot.scoring.check import Comparison
+NAME = "surefoot"
+COMPLETION_VARIABLE = "_SUREFOOT_COMPLETE"
 
-DONE, UNSCORED, WRONG_CALL = 0, 1, 2
+COMMANDS = {
+    "score": ("surefoot.cli.score", "Score the steps of solutions."),
+    "eval": ("surefoot.cli.evaluate", "Measure a model on a benchmark."),
+    "calibrate": ("surefoot.cli.calibrate", "Fit a calibration, so that scores are probabilities."),
+    "check": ("surefoot.cli.check", "Load a model and compare it with its published scores."),
+    "models": ("surefoot.cli.models", "List the models that load by name."),
+    "serve": ("surefoot.cli.serve", "Serve models over HTTP."),
+    "train": ("surefoot.cli.train", "Train a process reward model."),
+}
+"""Per command its module, which has the Typer application `app`, and its line in the help of `surefoot`."""
+
+
+class LazyGroup(Group):
+    """A group whose commands are only names until one of them is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Imports the command that is called. A name that is not known is an error with suggestions."""
+        name, _, rest = super().resolve_command(ctx, args)
+        command = None if name is None else load_command(name)
+        ctx.meta["command"] = command
+        return name, command, rest
+
+
+@cache
+def load_command(name: str) -> Any:
+    """Imports a command and gives back its Click command."""
+    command = get_command(import_module(COMMANDS[name][0]).app)
+    command.name = name
+    return command
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"{NAME} {__version__}")
+        raise typer.Exit
+
+
+def _start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """Score every step of a solution with a process reward model (PRM)."""
+    if context.invoked_subcommand is None:
+        print(context.get_help(), end="")
+
+
+@cache
+def _program() -> TyperGroup:
+    codes = "\n".join(f"{code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    app = typer.Typer(
+        cls=LazyGroup,
+        callback=_start,
+        invoke_without_command=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=f"[bold]Exit codes[/bold]\n\n{codes}",
+    )
+    for name, (_, summary) in COMMANDS.items():
+        app.command(name, help=summary)(_not_loaded)
+    program = get_command(app)
+    assert isinstance(program, TyperGroup)
+    return program
+
+
+def _not_loaded() -> None:
+    """Stands for a command until `LazyGroup` loads it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives back its exit code."""
-    if sys.stderr is None:  # `2>&-`; messages have no place to go, and must not end among the results
+    """Runs one command and returns its exit code."""
+    if sys.stderr is None:  # `2>&-`: messages must not end up among the results
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    options = _parser().parse_args(arguments)
     if sys.stdout is None:
-        print("surefoot: Standard output is closed. Send it to a file, or to /dev/null.", file=sys.stderr)
-        return WRONG_CALL
+        print("surefoot: Standard output is closed. Redirect it to a file or to /dev/null.", file=sys.stderr)
+        return FAILED
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale is: JSON is UTF-8
-    logging.basicConfig(format="surefoot: %(message)s", level=logging.INFO if options.verbose else logging.WARNING)
+    logging.basicConfig(format="surefoot: %(message)s", level=logging.WARNING)
+    context = None
     try:
-        code: int = options.run(options)
+        if COMPLETION_VARIABLE in os.environ:
+            _program().main(prog_name=NAME)  # answers the shell and exits
+        with _program().make_context(NAME, list(sys.argv[1:] if arguments is None else arguments)) as context:
+            code: int | None = _program().invoke(context)
         sys.stdout.flush()
-        return code
+        return code or DONE
+    except typer.Exit as left:
+        return _leave(left.exit_code)
+    except typer.TyperException as error:
+        return _fail(usage_message(error))
+    except OptionError as error:
+        command = context and context.meta.get("command")
+        return _fail(name_flags(str(error), command) if command else str(error))
     except SurefootError as error:
-        print(f"surefoot: {error}", file=sys.stderr)
-        return _leave(WRONG_CALL)
+        return _fail(str(error))
     except BrokenPipeError:  # the reader went away (`| head`)
         return _leave(DONE)
     except OSError as error:
-        print(f"surefoot: Reading or writing failed: {error}", file=sys.stderr)
-        return _leave(WRONG_CALL)
+        return _fail(f"Reading or writing failed: {error}")
     except KeyboardInterrupt:
-        return _leave(130)
+        return _leave(INTERRUPTED)
+
+
+def _fail(message: str) -> int:
+    """Prints one line, without the escape codes that a file name may have."""
+    from surefoot.display.terminal import printable
+
+    print(f"surefoot: {printable(message.replace(chr(10), ' '))}", file=sys.stderr)
+    return _leave(FAILED)
 
 
 def _leave(code: int) -> int:
-    """Drops what is still buffered and cannot be written: Python would try again at its end, with a code of its own."""
+    """Drops buffered output that cannot be written. Python would try again at exit, and fail with its own code."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="surefoot", description="Scores the steps of a solution.")
-    parser.add_argument("--version", action="version", version=f"surefoot {__version__}")
-    parser.set_defaults(verbose=False)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    add_score(commands)
-
-    check = commands.add_parser("check", help="load a model and compare it with its published scores")
-    check.add_argument(
-        "--as", dest="name", metavar="NAME", help="the model's name, where its folder is called otherwise"
-    )
-    check.add_argument("model", metavar="MODEL", help=MODEL)
-    add_loading_options(check)
-    check.set_defaults(run=_check)
-
-    add_eval(commands)
-    add_calibrate(commands)
-    add_serve(commands)
-    add_train_command(commands)
-    add_models(commands)
-    return parser
-
-
-def _check(options: argparse.Namespace) -> int:
-    from surefoot.scoring.check import check
-    from surefoot.scoring.scorer import Scorer
-
-    scorer = load_model(options)
-    if not isinstance(scorer, Scorer):
-        raise OptionError("surefoot check needs the model itself: a folder, a hub id or a vllm+http:// address.")
-    report = check(scorer, options.name)
-    print(f"{scorer.name}: every expected tensor is there; family {scorer.family.name}, {scorer.max_tokens} tokens.")
-    for comparison in report.comparisons:
-        _print_comparison(comparison)
-    return DONE if report.passed else UNSCORED
-
-
-def _print_comparison(comparison: Comparison) -> None:
-    example, golden = comparison.example, comparison.golden
-    published = golden.scores if golden else (None,) * len(example.steps)
-    print(f"{'step':>4}  {'score':>8}  {'published':>9}")
-    for number, (step, wanted) in enumerate(zip(example.steps, published, strict=True), start=1):
-        score = step.status if step.score is None else format(step.score, ".4f")
-        print(f"{number:>4}  {score:>8}  {'-' if wanted is None else format(wanted, '.4f'):>9}")
-    if golden is None:
-        print("No published scores are known for this model name; it was loaded and run, not compared.")
-    else:
-        verdict = "agree" if comparison.passed else "DO NOT AGREE"
-        print(f"The scores {verdict} within {golden.tolerance} ({golden.source}).")

@@ -1,52 +1,55 @@
-"""`surefoot models`: what is known of the models that load by name.
-
-The rule: facts as published and sizes as computed; nothing is downloaded and nothing is loaded.
-"""
+"""`surefoot models`: lists the models that load by name. Nothing is downloaded or loaded."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from typing import Any
+import json as json_format
+import sys
+from typing import TYPE_CHECKING, Any
 
-from surefoot.families import CatalogEntry, all_families, all_models, with_options
+import typer
+
+from surefoot.cli.exit_codes import DONE
+from surefoot.cli.groups import Command
+from surefoot.cli.options import JsonLines, examples
+from surefoot.display.terminal import paint, wants_colour
+
+if TYPE_CHECKING:
+    from surefoot.families import CatalogEntry
 
 GB = 1e9
 HEAD = ("model", "family", "scale", "context", "bf16", "nf4", "F1", "licence")
 
-
-def add_models(commands: Any) -> None:
-    """Adds `models` to the commands of the program."""
-    parser = commands.add_parser("models", help="the models that are known by name", description=ABOUT)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.set_defaults(run=_models)
+app = typer.Typer(add_completion=False)
 
 
-ABOUT = (
-    "Lists the models that load by name. Memory is about what the weights take, in GB, computed from the model's "
-    "shape: in bfloat16, and with linear layers in nf4. F1 is the published average on ProcessBench."
-)
+@app.command(cls=Command, epilog=examples("surefoot models", "surefoot models --json"))
+def models(*, json: JsonLines = False) -> int:
+    """List the models that load by name, with the memory that their weights take in bfloat16 and with linear layers in
+    nf4 (computed from the model's shape), and their published average F1 on ProcessBench."""
+    from surefoot.families import all_families, all_models
 
+    families = all_families()
 
-def _models(options: argparse.Namespace) -> int:
-    rows = [facts(known) for known in all_models()]
-    if options.json:
+    rows = [facts(entry) for entry in all_models()]
+    if json:
         for row in rows:
-            print(json.dumps(row, ensure_ascii=False))
-        return 0
+            print(json_format.dumps(row, ensure_ascii=False))
+        return DONE
     table = [HEAD, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in table) for column in range(len(HEAD))]
     for line in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print("\nMemory in GB, about. - is not published. What is read, by family:")
-    for name, family in sorted(all_families().items()):
-        print(f"  {name:<11} {family.readout}")
-    return 0
+        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        print(paint(text, "1", line is HEAD and wants_colour(sys.stdout)))
+    print("\nbf16, nf4: memory of the weights in GB, about. F1: ProcessBench; - is not published. Read-out by family:")
+    for name in sorted(families):
+        print(f"  {name:<11} {families[name].readout}")
+    return DONE
 
 
 def facts(known: CatalogEntry) -> dict[str, Any]:
     """One model as plain data."""
     from surefoot.evaluate.published import published_processbench
+    from surefoot.families import all_families, with_options
 
     family = with_options(all_families()[known.family], known.options)
     published = published_processbench(known.id)

@@ -1,109 +1,282 @@
-"""How a model is named, loaded and judged from the command line: the same options for every command.
+"""Options that several commands share.
 
-The rule: an option that a command takes reaches `surefoot.load`.
+Every option that describes a model reaches `surefoot.load`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import logging
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from surefoot.core.calibration import Calibration
-from surefoot.families.mini import NAME
+import typer
+
+from surefoot.errors import OptionError
 
 if TYPE_CHECKING:
+    from surefoot.core.calibration import Calibration
     from surefoot.core.protocols import StepScorer
     from surefoot.scoring.score_cache import ScoreCache
 
-MODEL = f"folder or hub id of a PRM, or {NAME}, the small one that comes with Surefoot"
-THRESHOLD = "a step is right above it (0.5; 0 for a model whose scores are no probabilities)"
+DEFAULT_MODEL = "mini"
+MODEL, COMPUTE, READING, OUTPUT = "Model", "Computation", "Reading", "Output"
+"""Titles of option groups in help texts."""
+
+OWN_MODEL_HELP = "Folder or hub id of a PRM; mini, the model inside the package; or vllm+http://... of a vLLM server."
+MODEL_HELP = (
+    "Folder or hub id of a PRM; mini, the model inside the package; http://... of a service; or vllm+http://..."
+)
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """`--model`, which is the embedded model unless said, and how it is loaded."""
-    parser.add_argument("--model", default=NAME, help=f"{MODEL} ({NAME})")
-    add_loading_options(parser)
+def examples(*lines: str) -> str:
+    """The end of a help text."""
+    return "\n".join(["[bold]Examples[/bold]", "", *(line.replace("[", "\\[") for line in lines)])
 
 
-def add_loading_options(parser: argparse.ArgumentParser) -> None:
-    """How a model is loaded, whichever it is."""
-    parser.add_argument("--revision", help="branch, tag or commit on the hub")
-    parser.add_argument("--family", metavar="NAME", help="how the model is asked, where its name does not tell")
-    parser.add_argument(
-        "--family-option",
-        action="append",
-        default=[],
-        type=_option,
-        metavar="NAME=VALUE",
-        help="change an option of it",
-    )
-    parser.add_argument(
-        "--base", metavar="MODEL", help="the model that LoRA weights belong to, if not the one they name"
-    )
-    parser.add_argument("--quantize", choices=("nf4", "int8"), help="linear layers in 4 bits, or in 8 (CPU only)")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
-    parser.add_argument("--attention", default="auto", help="auto, flex, flash_attention_2, sdpa or eager")
-    parser.add_argument("--compile", action="store_true", help="compile the forward pass, for long jobs")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="lower the limit on a prompt's length")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say what is loaded")
-
-
-def threshold(text: str) -> float:
-    """The type of `--threshold`. No score is above NaN, nor at or below it: every step would be right."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError("give a finite number")
+def finite(number: float | None) -> float | None:
+    """Rejects NaN and infinity. No score is above or below NaN, so every step would count as correct."""
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter("give a finite number")
     return number
 
 
-def add_calibration_options(parser: argparse.ArgumentParser) -> None:
-    """Which calibration the scores get."""
-    parser.add_argument("--calibration", metavar="FILE", help="made by `surefoot calibrate`, applied to every score")
-    parser.add_argument(
-        "--any-calibration", action="store_true", help="also one that was fitted on another model; for experiments"
-    )
+def set_verbosity(verbose: bool) -> bool:
+    """Shows or hides what the package logs about its work."""
+    logging.getLogger("surefoot").setLevel(logging.INFO if verbose else logging.NOTSET)
+    return verbose
 
 
-def loading_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What was said of the loading, as options of `surefoot.load`."""
-    return {
-        "revision": options.revision,
-        "family": options.family,
-        "family_options": dict(options.family_option) or None,
-        "base": options.base,
-        "quantize": options.quantize,
-        "dtype": options.dtype,
-        "device": options.device,
-        "attention": options.attention,
-        "compile": True if options.compile else "auto",
-        "max_tokens": options.max_tokens,
-        "calibration": _calibration(options),
-    }
+def complete_model(incomplete: str) -> list[str]:
+    """The models that load by name, for the shell."""
+    from surefoot.families import CATALOG
+
+    return [entry.id for entry in CATALOG if entry.id.startswith(incomplete)]
 
 
-def load_model(options: argparse.Namespace, cache: ScoreCache | None = None) -> StepScorer:
-    """The model that the command names."""
-    from surefoot.scoring.loading import load
+def complete_family(incomplete: str) -> list[str]:
+    """The families, for the shell."""
+    from surefoot.families import FAMILIES
 
-    return load(options.model, cache=cache, **loading_options(options))
-
-
-def _calibration(options: argparse.Namespace) -> Calibration | None:
-    # Commands that compare raw scores have no such option.
-    if (path := getattr(options, "calibration", None)) is None:
-        return None
-    found = Calibration.read(path)
-    return found.for_any_model() if options.any_calibration else found
+    return [name for name in FAMILIES if name.startswith(incomplete)]
 
 
-def _option(text: str) -> tuple[str, Any]:
-    """`name=value`; the value is JSON where it can be read as such, else text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+def _pair(text: str) -> str:
+    if "=" not in text:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
+    return text
+
+
+def _pairs(texts: list[str] | None) -> list[str] | None:
+    return texts and [_pair(text) for text in texts]
+
+
+_MODEL = typer.Option("--model", metavar="MODEL", help=MODEL_HELP, autocompletion=complete_model, rich_help_panel=MODEL)
+Model = Annotated[str, _MODEL]
+OptionalModel = Annotated[str | None, _MODEL]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        metavar="T",
+        help="Scores above this count as correct.",
+        show_default="0.5; 0 for margins and log-ratios",
+        callback=finite,
+        rich_help_panel=READING,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Report no progress.", rich_help_panel=OUTPUT)]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "-v", "--verbose", help="Log what is loaded and read.", callback=set_verbosity, rich_help_panel=OUTPUT
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="NAME", help="The model's published name, if its folder has another.", rich_help_panel=MODEL
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Use N CPU threads.", show_default="one per core", rich_help_panel=COMPUTE),
+]
+
+
+@dataclass(frozen=True)
+class LoadingOptions:
+    """How a model is loaded."""
+
+    revision: Annotated[
+        str | None, typer.Option(metavar="REV", help="Branch, tag or commit on the hub.", rich_help_panel=MODEL)
+    ] = None
+    family: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the model is prompted and read, if its name does not tell.",
+            autocompletion=complete_family,
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    family_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Change an option of the family. Repeat for several.",
+            callback=_pairs,
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Base model of LoRA weights, if not the one they name.", rich_help_panel=MODEL
+        ),
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Folder or hub id with the tokenizer and config.json of the model on a vLLM server.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    quantize: Annotated[
+        Literal["nf4", "int8"] | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="Store linear layers in 4 bits (nf4), or in 8 bits (int8, CPU only).",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = None
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        typer.Option(
+            metavar="DTYPE", help="Number format: auto, float32, bfloat16 or float16.", rich_help_panel=COMPUTE
+        ),
+    ] = "auto"
+    device: Annotated[
+        str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...", rich_help_panel=COMPUTE)
+    ] = "auto"
+    attention: Annotated[
+        Literal["auto", "flex", "flash_attention_2", "sdpa", "eager"],
+        typer.Option(
+            metavar="KERNEL",
+            help="Attention kernel: auto, flex, flash_attention_2, sdpa or eager.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = "auto"
+    compile: Annotated[
+        bool, typer.Option("--compile", help="Compile the forward pass, for long jobs.", rich_help_panel=COMPUTE)
+    ] = False
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Longest prompt in tokens.",
+            show_default="the model's context",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """The options that differ from their defaults, as arguments of `surefoot.load`."""
+        arguments = {
+            "revision": self.revision,
+            "family": self.family,
+            "family_options": dict(map(_name_and_value, self.family_option or ())) or None,
+            "base": self.base,
+            "quantize": self.quantize,
+            "dtype": None if self.dtype == "auto" else self.dtype,
+            "device": None if self.device == "auto" else self.device,
+            "attention": None if self.attention == "auto" else self.attention,
+            "compile": True if self.compile else None,
+            "max_tokens": self.max_tokens,
+            "tokenizer": self.tokenizer,
+        }
+        return {name: value for name, value in arguments.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class CalibrationOptions:
+    """Which calibration is applied to the scores."""
+
+    calibration: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Apply a calibration of surefoot calibrate.", rich_help_panel=READING),
+    ] = None
+    any_calibration: Annotated[
+        bool,
+        typer.Option(
+            "--any-calibration",
+            help="Accept a calibration that was fitted on another model, for experiments.",
+            rich_help_panel=READING,
+        ),
+    ] = False
+
+    def read(self) -> Calibration | None:
+        """Reads the file."""
+        if self.calibration is None:
+            return None
+        from surefoot.core.calibration import Calibration
+
+        found = Calibration.read(self.calibration)
+        return found.for_any_model() if self.any_calibration else found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How a model is loaded or reached."""
+
+    loading: LoadingOptions
+    threads: Threads = None
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the key for the server of the model, or env for the variable SUREFOOT_API_KEY.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+
+    def load(
+        self, model: str, *, calibration: Calibration | None = None, cache: ScoreCache | None = None
+    ) -> StepScorer:
+        """Loads the model."""
+        from surefoot.scoring.loading import load
+
+        arguments = self.loading.given() | {"calibration": calibration, "cache": cache}
+        if self.api_key is not None:
+            arguments["api_key"] = read_key(self.api_key)
+        if self.threads is not None:
+            if is_server(model):
+                raise OptionError(f"--threads is for a model in this process, not for one on {model}.")
+            import torch
+
+            torch.set_num_threads(self.threads)
+        return load(model, **{name: value for name, value in arguments.items() if value is not None})
+
+
+def read_key(where: str) -> str:
+    """Reads the key from the file or, for `env`, from the environment."""
+    from surefoot.serve.settings import read_key
+
+    return read_key(where)
+
+
+def is_server(model: str) -> bool:
+    """Whether `model` is the address of a service or of a vLLM server."""
+    return model.startswith(("http://", "https://", "vllm+http://", "vllm+https://"))
+
+
+def _name_and_value(text: str) -> tuple[str, Any]:
+    """Reads the value as JSON where it is JSON, else as text."""
+    name, _, value = text.partition("=")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -1,13 +1,11 @@
-"""`surefoot score`: solutions from the command line, a file or a pipe.
+"""`surefoot score`: scores solutions from the command line, a file or a pipe.
 
-The rule: one result for every line of the input, in its order and of one shape; a line that cannot be read is an
-unscored result whose reason names it. Results are out as soon as they are known: a run that is interrupted has lost no
-more than a batch, and a pipe that stays open waits for nothing but the model.
+There is one result per line of input, in the same order. A line that cannot be read is an unscored result whose reason
+names the line. Results are printed as soon as they are known: an interrupted run loses at most one batch.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,112 +13,160 @@ from itertools import chain, islice
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Annotated
 
-from surefoot.cli.options import THRESHOLD, add_calibration_options, add_model_options, load_model, threshold
-from surefoot.core.options import SPLIT_RULES, ReadOptions
-from surefoot.core.protocols import StepScorer
-from surefoot.core.result import SolutionScore
+import typer
+
+from surefoot.cli.exit_codes import DONE, INCOMPLETE
+from surefoot.cli.groups import Command, with_groups
+from surefoot.cli.options import (
+    DEFAULT_MODEL,
+    READING,
+    CalibrationOptions,
+    JsonLines,
+    Model,
+    ModelOptions,
+    Quiet,
+    Threshold,
+    Verbose,
+    examples,
+)
+from surefoot.core.options import ReadOptions, SplitRule
 from surefoot.data.items import read_record
 from surefoot.data.records import Entry, file_entries, stream_entries
-from surefoot.display.terminal import paint, show, wants_colour
 from surefoot.errors import InputError
 
-DONE, UNSCORED = 0, 1
+if TYPE_CHECKING:
+    from surefoot.core.protocols import StepScorer
+    from surefoot.core.result import SolutionScore
 
 BATCH = 64
-"""Solutions that are scored together, at most: a batch is printed as a whole."""
+"""Solutions that are scored and printed together, at most."""
 
-ABOUT = (
-    "Scores every step. Give --question and --solution, or a JSONL file whose objects have `question` and either "
-    "`steps` (a list) or `solution` (text); gzipped files and JSON lists are read too. Results come in the order of "
-    "the input."
+INPUT = "Input"
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=examples(
+        'surefoot score --question "What is 2 + 3 * 4?" --solution "3 * 4 = 12"',
+        "surefoot score solutions.jsonl --json > scores.jsonl",
+        "zcat solutions.jsonl.gz | surefoot score --model http://127.0.0.1:8000 --json",
+        "surefoot score solutions.jsonl --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4",
+    ),
 )
+@with_groups
+def score(
+    *,
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="JSONL file or JSON list, gzipped or not; - is standard input."),
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A question, with --solution.", rich_help_panel=INPUT)
+    ] = None,
+    solution: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Its solution; - reads it from standard input.", rich_help_panel=INPUT),
+    ] = None,
+    model: Model = DEFAULT_MODEL,
+    model_options: ModelOptions,
+    split: Annotated[
+        SplitRule,
+        typer.Option(
+            metavar="RULE",
+            help="How to find the steps of a text: auto, steps, paragraphs or lines.",
+            rich_help_panel=READING,
+        ),
+    ] = "auto",
+    no_closing: Annotated[
+        bool,
+        typer.Option("--no-closing", help="Do not make the final answer a step of its own.", rich_help_panel=READING),
+    ] = False,
+    threshold: Threshold = None,
+    calibration: CalibrationOptions,
+    json: JsonLines = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Score every step of solutions. Give --question and --solution, or a file whose objects have `question` and
+    either `steps` (a list) or `solution` (text). Results come in the order of the input."""
+    from surefoot.display.progress import Progress
 
-
-def add_score(commands: Any) -> None:
-    """Adds `score` to the commands of the program."""
-    score = commands.add_parser("score", help="score the steps of solutions", description=ABOUT)
-    score.add_argument("file", nargs="?", metavar="FILE", help="JSONL file, one object a line; - is standard input")
-    score.add_argument("--question", metavar="TEXT", help="a question, with --solution")
-    score.add_argument("--solution", metavar="TEXT", help="its solution; - reads it from standard input")
-    score.add_argument("--split", choices=SPLIT_RULES, default="auto", help="how the steps of a text are found")
-    score.add_argument("--no-closing", action="store_true", help="do not make the final answer a step of its own")
-    score.add_argument("--threshold", type=threshold, metavar="T", help=THRESHOLD)
-    score.add_argument("--json", action="store_true", help="one JSON object a line, in the order of the input")
-    add_calibration_options(score)
-    add_model_options(score)
-    score.set_defaults(run=_score)
+    options = ReadOptions(split=split, closing=not no_closing)
+    batches = _read_input(file, question, solution)
+    # The first line is read before the model is loaded, so that a wrong call fails at once.
+    opening = next(batches, None)
+    if opening is None:
+        raise InputError("The input has no line to score.")
+    scorer = model_options.load(model, calibration=calibration.read())
+    several = question is None
+    complete = True
+    with Progress(None, shown=several and not quiet) as bar:
+        for batch in chain([opening], batches):
+            pairs = [line.pair for line in batch if line.pair is not None]
+            results = scorer.score_stream(pairs, options, window=BATCH)
+            tokens = 0
+            for line in batch:
+                result = next(results) if line.pair is not None else _unscored(scorer, line.reason)
+                tokens += result.tokens
+                _print_result(result, line.place if several else None, threshold, json)
+                complete &= result.status == "scored"
+            sys.stdout.flush()
+            bar.settle(len(batch), tokens)
+    return DONE if complete else INCOMPLETE
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of the input: a pair to score, or the reason why it is none."""
+    """A line of the input: a pair to score, or the reason why it cannot be scored."""
 
     place: str
     pair: tuple[str, str | Sequence[str]] | None
     reason: str = ""
 
 
-def _score(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
-    batches = _read_input(options)
-    # The first line is read before the model is loaded: a wrong call should not take minutes to be refused.
-    opening = next(batches, None)
-    if opening is None:
-        raise InputError("The input has no line to score.")
-    scorer = load_model(options)
-    several = options.question is None
-    complete = True
-    with tqdm(unit="solution", disable=not (several and sys.stderr.isatty())) as bar:
-        for batch in chain([opening], batches):
-            pairs = [line.pair for line in batch if line.pair is not None]
-            results = scorer.score_stream(pairs, ReadOptions(options.split, not options.no_closing), window=BATCH)
-            for line in batch:
-                result = _unscored(scorer, line.reason) if line.pair is None else next(results)
-                _print_result(result, line.place if several else None, options)
-                complete &= result.status == "scored"
-            sys.stdout.flush()
-            bar.update(len(batch))
-    return DONE if complete else UNSCORED
-
-
 def _unscored(scorer: StepScorer, reason: str) -> SolutionScore:
+    from surefoot.core.result import SolutionScore
+
     return SolutionScore((), scorer.name, reason=reason, scale=scorer.scale, calibration=scorer.calibration)
 
 
-def _print_result(result: SolutionScore, place: str | None, options: argparse.Namespace) -> None:
-    if options.json:
-        print(result.to_json(options.threshold))
+def _print_result(result: SolutionScore, place: str | None, threshold: float | None, as_json: bool) -> None:
+    if as_json:
+        print(result.to_json(threshold))
         return
+    from surefoot.display.terminal import paint, show, wants_colour
+
     colour = wants_colour(sys.stdout)
     if place is not None:
         print(paint(place, "1", colour))
-    print(show(result, threshold=options.threshold, colour=colour))
+    print(show(result, threshold=threshold, colour=colour))
 
 
-def _read_input(options: argparse.Namespace) -> Iterator[list[_Line]]:
-    if options.question is not None or options.solution is not None:
-        if options.question is None or options.solution is None or options.file is not None:
+def _read_input(file: str | None, question: str | None, solution: str | None) -> Iterator[list[_Line]]:
+    if question is not None or solution is not None:
+        if question is None or solution is None or file is not None:
             raise InputError("Give --question and --solution together, or a JSONL file, not both.")
-        solution = _read_solution() if options.solution == "-" else options.solution
-        yield [_checked(Entry("line 1", 1, {"question": options.question, "solution": solution}))]
-    elif options.file in (None, "-"):
-        if options.file is None and sys.stdin is not None and sys.stdin.isatty():
+        text = _read_solution() if solution == "-" else solution
+        yield [_checked(Entry("line 1", 1, {"question": question, "solution": text}))]
+    elif file in (None, "-"):
+        if file is None and sys.stdin is not None and sys.stdin.isatty():
             raise InputError("Nothing to score. Give --question and --solution, or a JSONL file (- is standard input).")
         yield from _arriving(map(_checked, stream_entries(_standard_input(), "standard input")))
     else:
-        file = Path(options.file)
-        lines = map(_checked, file_entries(file))
-        # The same batches every time, and with them the same last digits; but a named pipe is a pipe.
-        yield from iter(lambda: list(islice(lines, BATCH)), []) if file.is_file() else _arriving(lines)
+        path = Path(str(file))
+        lines = map(_checked, file_entries(path))
+        # A file always gives the same batches, and so the same last digits. A named pipe is read like a pipe.
+        yield from iter(lambda: list(islice(lines, BATCH)), []) if path.is_file() else _arriving(lines)
 
 
 def _standard_input() -> IO[bytes]:
     if sys.stdin is None:
         raise InputError("Standard input is closed. Give a file, or --question and --solution.")
-    # Not `sys.stdin.buffer`: at its end Python waits for whoever still reads from that, and dies of it.
+    # Not `sys.stdin.buffer`: at exit Python locks it, and crashes while our thread still reads from it.
     return open(sys.stdin.fileno(), "rb", closefd=False)
 
 
@@ -132,7 +178,7 @@ def _read_solution() -> str:
 
 
 def _arriving(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
-    """What has come in the meantime, at most a batch; waits only while there is nothing."""
+    """Yields the lines that have arrived, at most a batch, and waits only if there are none."""
     arrived: Queue[_Line | Exception | None] = Queue(BATCH)
 
     def read() -> None:
@@ -143,7 +189,7 @@ def _arriving(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
         except Exception as error:
             arrived.put(error)
 
-    # A daemon, as its pipe may stay open when all is over.
+    # A daemon: its pipe may stay open when the command ends.
     Thread(target=read, name="surefoot-read", daemon=True).start()
     while True:
         batch: list[_Line] = []
@@ -161,15 +207,11 @@ def _arriving(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
 
 
 def _checked(entry: Entry) -> _Line:
-    """A line that cannot be scored costs no other line."""
+    """Turns what is wrong with a line into a reason, so that the other lines are scored."""
     place = entry.place[0].upper() + entry.place[1:]
     if entry.error is not None:
         return _Line(entry.place, None, f"{place} {entry.error}")
     try:
-        return _Line(entry.place, _pair(entry))
+        return _Line(entry.place, read_record(entry.data))
     except InputError as error:
         return _Line(entry.place, None, f"{place}: {error}")
-
-
-def _pair(entry: Entry) -> tuple[str, str | Sequence[str]]:
-    return read_record(entry.data)

@@ -1,132 +1,166 @@
-"""`surefoot serve`: the command line of the service.
-
-The rule: a wrong call is refused before a model is loaded.
-"""
+"""`surefoot serve`: serves models over HTTP. A wrong call fails before a model is loaded."""
 
 from __future__ import annotations
 
-import argparse
+import math
+import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from surefoot.cli.options import MODEL, add_calibration_options, add_loading_options, loading_options
-from surefoot.errors import MissingDependencyError, OptionError
-from surefoot.families.mini import NAME
-from surefoot.serve.settings import ModelSource, Settings, read_key
+import typer
 
-DONE = 0
-
-ABOUT = (
-    "Serves a model over HTTP: scores, rewards, vLLM's /pooling, and a page to see it work. It listens on this machine "
-    "only, unless --host says otherwise."
+from surefoot.cli.exit_codes import DONE
+from surefoot.cli.groups import SeveralValues, with_groups
+from surefoot.cli.options import (
+    DEFAULT_MODEL,
+    MODEL,
+    OWN_MODEL_HELP,
+    CalibrationOptions,
+    LoadingOptions,
+    Threads,
+    examples,
+    is_server,
+    read_key,
 )
+from surefoot.errors import MissingDependencyError, OptionError
 
-LIMITS = {
-    "max_body_bytes": "bytes of a request's body",
-    "max_items": "items in a request",
-    "max_item_chars": "characters of a question and its solution; a longer item is unscored",
-    "max_requests": "requests being answered at a time",
-    "queue_tokens": "tokens that may wait for each model",
-}
-TIMES = {
-    "linger": "seconds that an idle engine waits for company",
-    "batch_seconds": "seconds that a batch takes",
-    "timeout": "seconds that a request may take",
-    "drain_seconds": "seconds that accepted requests get to finish after SIGTERM",
-}
-"""Fields of `Settings`, and what the help says of them."""
+if TYPE_CHECKING:
+    from surefoot.serve.settings import ModelSource
+
+SERVER, LIMITS, TIMES, LOG = "Server", "Limits", "Times", "Log"
 
 
-def add_serve(commands: Any) -> None:
-    """Adds `serve` to the commands of the program."""
-    defaults = Settings()
-    parser = commands.add_parser("serve", help="serve a model over HTTP", description=ABOUT)
-    parser.add_argument(
-        "--model",
-        action="append",
-        metavar="[NAME=]MODEL",
-        help=f"{MODEL}, and the name to serve it under; may be repeated ({NAME})",
+def _seconds(number: float) -> float:
+    if not 0 <= number < math.inf:
+        raise typer.BadParameter("give a number of seconds, 0 or more")
+    return number
+
+
+def _limit(about: str) -> Any:
+    return typer.Option(min=1, metavar="N", help=about, rich_help_panel=LIMITS)
+
+
+def _time(about: str) -> Any:
+    return typer.Option(metavar="S", help=about, callback=_seconds, rich_help_panel=TIMES)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Fields of `surefoot.serve.settings.Settings`, with the same defaults."""
+
+    max_body_bytes: Annotated[int, _limit("Bytes in the body of a request.")] = 8 << 20
+    max_items: Annotated[int, _limit("Items in a request.")] = 1024
+    max_item_chars: Annotated[int, _limit("Characters of a question and its solution. A longer item is unscored.")] = (
+        200_000
     )
-    add_loading_options(parser)
-    add_calibration_options(parser)
-    parser.add_argument("--vllm", metavar="URL", help="a vLLM server that computes; only the tokenizer is read here")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
-    parser.add_argument("--port", type=_port, default=8000, help="port to listen on (8000); 0 takes a free one")
-    parser.add_argument(
-        "--api-key", metavar="FILE", help="file that holds the key which callers must send; `env`: SUREFOOT_API_KEY"
-    )
-    for name, about in LIMITS.items():
-        value = getattr(defaults, name)
-        parser.add_argument(
-            f"--{name.replace('_', '-')}", type=_whole, default=value, metavar="N", help=f"{about}, at most ({value:,})"
-        )
-    for name, about in TIMES.items():
-        value = getattr(defaults, name)
-        parser.add_argument(
-            f"--{name.replace('_', '-')}", type=_seconds, default=value, metavar="S", help=f"{about} ({value:g})"
-        )
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="lines for people or machines")
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    parser.set_defaults(run=_run)
+    max_requests: Annotated[int, _limit("Requests in progress at the same time.")] = 1024
+    queue_tokens: Annotated[int, _limit("Tokens that wait for each model.")] = 500_000
+    linger: Annotated[float, _time("How long an idle engine waits for more requests to batch.")] = 0.003
+    batch_seconds: Annotated[float, _time("How long a batch may take before other requests get their turn.")] = 0.25
+    timeout: Annotated[float, _time("How long a request may take.")] = 600.0
+    drain_seconds: Annotated[float, _time("How long accepted requests may take to finish after SIGTERM.")] = 30.0
 
 
-def _run(options: argparse.Namespace) -> int:
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=SeveralValues,
+    epilog=examples(
+        "surefoot serve",
+        "surefoot serve --model prm/ --host 0.0.0.0 --api-key key.txt",
+        "surefoot serve --model small=mini --model large=Qwen/Qwen2.5-Math-PRM-7B",
+        "surefoot serve --model vllm+http://127.0.0.1:8001 --tokenizer prm/",
+    ),
+)
+@with_groups
+def serve(
+    *,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]MODEL",
+            help=f"{OWN_MODEL_HELP} NAME is what callers see. Repeat for several models.",
+            show_default=DEFAULT_MODEL,
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    loading: LoadingOptions,
+    threads: Threads = None,
+    model_api_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the key for the server of --model, or env for the variable SUREFOOT_API_KEY.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    calibration: CalibrationOptions,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen on. The default is reachable from this machine only.",
+            metavar="ADDRESS",
+            rich_help_panel=SERVER,
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65_535, metavar="N", help="Port to listen on; 0 takes a free one.", rich_help_panel=SERVER
+        ),
+    ] = 8000,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the key that callers must send, or env for the variable SUREFOOT_API_KEY.",
+            rich_help_panel=SERVER,
+        ),
+    ] = None,
+    limits: Limits,
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option(help="Format of log lines.", rich_help_panel=LOG)
+    ] = "text",
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], typer.Option(help="Least level to log.", rich_help_panel=LOG)
+    ] = "info",
+) -> int:
+    """Serve models over HTTP: scores, rewards, vLLM's /pooling, and a page to try them. The service listens on this
+    machine only, unless --host says otherwise."""
     try:
         from surefoot.serve.server import Plan, serve
+        from surefoot.serve.settings import Settings
     except ImportError as error:
         raise MissingDependencyError(f'{error}. Install what a service needs: pip install "surefoot[serve]"') from error
-    settings = Settings(
-        **{name: getattr(options, name) for name in (*LIMITS, *TIMES)},
-        api_key=None if options.api_key is None else read_key(options.api_key),
-    )
-    loading = loading_options(options)
-    if options.vllm:
-        _check_vllm(options.model or [], loading)
-    models = options.model or [NAME]
-    if loading["calibration"] is not None and len(models) > 1:
-        raise OptionError("A calibration belongs to one model: with --calibration, name one --model.")
-    sources = tuple(_source(given, options.vllm, loading) for given in models)
-    plan = Plan(sources, settings, options.log_format, options.log_level)
-    serve(plan, host=options.host, port=options.port)
+    settings = Settings(**asdict(limits), api_key=None if api_key is None else read_key(api_key))
+    arguments = loading.given()
+    models = model or [DEFAULT_MODEL]
+    if calibration.calibration is not None:
+        if len(models) > 1:
+            raise OptionError("A calibration belongs to one model: with --calibration, name one --model.")
+        arguments["calibration"] = calibration.read()
+    if model_api_key is not None:
+        arguments["api_key"] = read_key(model_api_key)
+    if threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # read by torch when it is imported
+    plan = Plan(tuple(_source(each, arguments) for each in models), settings, log_format, log_level)
+    serve(plan, host=host, port=port)
     return DONE
 
 
-def _check_vllm(models: list[str], loading: dict[str, Any]) -> None:
-    if len(models) != 1:
-        raise OptionError("With --vllm, name one model: the one that the vLLM server has.")
-    said = [name for name, value in loading.items() if name != "max_tokens" and value not in (None, "auto", {})]
-    if said:
-        raise OptionError(
-            f"With --vllm its server loads the model, so {', '.join(said)} would do nothing: leave it out."
-        )
+def _source(given: str, arguments: dict[str, Any]) -> ModelSource:
+    """Reads MODEL or NAME=MODEL. A model on a vLLM server is called like its tokenizer unless it has a name."""
+    from surefoot.serve.settings import ModelSource
 
-
-def _source(given: str, vllm: str | None, loading: dict[str, Any]) -> ModelSource:
     name, equals, place = given.partition("=")
-    if not equals or Path(given).is_dir():
+    if not equals or Path(given).is_dir() or "/" in name:
         name, place = "", given
-    if vllm is None:
-        return ModelSource(place, name or None, loading)
-    options = {"tokenizer": place, "max_tokens": loading["max_tokens"]}
-    return ModelSource(f"vllm+{vllm}", name or ModelSource(place).served_name, options)
-
-
-def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 65_535:
-        raise argparse.ArgumentTypeError("give a number from 0 to 65535")
-    return number
-
-
-def _whole(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("give a whole number above 0")
-    return number
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError("give a number of seconds")
-    return number
+    if place.startswith(("http://", "https://")):
+        raise OptionError(f"{place} is a service already. Serve a folder, a hub id or a vllm+http:// address.")
+    if not name and is_server(place):
+        if "tokenizer" not in arguments:
+            raise OptionError(f"Name the model that {place} serves: --model NAME={place}.")
+        name = ModelSource(arguments["tokenizer"]).served_name
+    return ModelSource(place, name or None, arguments)

@@ -1,4 +1,7 @@
-"""Progress of long calls: a bar in a terminal or notebook, a line every few seconds elsewhere."""
+"""Progress of long calls: a bar in a terminal or notebook, a line every few seconds elsewhere.
+
+A call that takes less than that prints no line.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,22 @@ LINE_EVERY = 10.0
 
 
 class Progress:
-    """Counts solutions and tokens. Shows nothing unless `shown`."""
+    """Counts solutions or other units of work. Shows nothing unless `shown`. Work that is `done` before is not new."""
 
-    def __init__(self, total: int | None, *, shown: bool) -> None:
+    def __init__(self, total: int | None, *, shown: bool, unit: str = "solution", done: int = 0) -> None:
         self._total = total
         self._shown = shown
-        self._done = self._settled = self._tokens = 0
+        self._unit = unit
+        self._done = done
+        self._settled = self._tokens = 0
+        self._note = ""
+        self._printed: int | None = None
         self._started = self._last_line = time.perf_counter()
         self._bar: Any = None
         if shown and (sys.stderr.isatty() or "ipykernel" in sys.modules):
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=total, unit="solution")
+            self._bar = tqdm(total=total, initial=done, unit=unit)
 
     def __enter__(self) -> Progress:
         return self
@@ -30,14 +37,16 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
-        elif self._shown:
+        elif self._printed not in (None, self._done):
             self._line()
 
-    def update(self, solutions: int) -> None:
-        """Counts solutions that were computed."""
-        self._done += solutions
+    def update(self, count: int, note: str = "") -> None:
+        """Counts work that was done. The note is shown next to the counts."""
+        self._done += count
+        self._note = note or self._note
         if self._bar is not None:
-            self._bar.update(solutions)
+            self._bar.set_postfix_str(self._note, refresh=False)
+            self._bar.update(count)
         elif self._shown and time.perf_counter() - self._last_line >= LINE_EVERY:
             self._line()
 
@@ -45,17 +54,11 @@ class Progress:
         """Counts finished results, also those that needed no computation."""
         self._settled += solutions
         self._tokens += tokens
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"{self._rate():,.0f} tokens/s", refresh=False)
-        self.update(self._settled - self._done)
-
-    def _rate(self) -> float:
-        return self._tokens / max(1e-9, time.perf_counter() - self._started)
+        rate = self._tokens / max(1e-9, time.perf_counter() - self._started)
+        self.update(self._settled - self._done, f"{rate:,.0f} tokens/s")
 
     def _line(self) -> None:
-        self._last_line = time.perf_counter()
+        self._last_line, self._printed = time.perf_counter(), self._done
         total = "" if self._total is None else f" of {self._total}"
-        seconds = self._last_line - self._started
-        print(
-            f"surefoot: {self._done}{total} solutions, {seconds:.0f} s, {self._rate():,.0f} tokens/s", file=sys.stderr
-        )
+        parts = [f"{self._done}{total} {self._unit}s", f"{self._last_line - self._started:.0f} s", self._note]
+        print(f"surefoot: {', '.join(part for part in parts if part)}", file=sys.stderr)

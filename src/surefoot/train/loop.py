@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
-from tqdm import tqdm
 
+from surefoot.display.progress import Progress
 from surefoot.engine.hardware import cpu_has_flag, runs_on_cpu
 from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
@@ -155,7 +155,7 @@ class _Run:
         started = saved = time.monotonic()
         first, tokens = self.step, self.tokens
         stream = self._stream()
-        bar = tqdm(total=self.steps, initial=self.step, unit="step", disable=not self.sitting.progress)
+        bar = Progress(self.steps, shown=self.sitting.progress, unit="step", done=self.step)
         with bar, Interrupt() as interrupt:
             while self.step < self.steps:
                 now = time.monotonic()
@@ -167,9 +167,8 @@ class _Run:
                     return Result(False, self.step, self.steps, self.folder, None)
                 numbers = self._learn([next(stream) for _ in range(self.settings.accumulate)])
                 self.log.add(step=self.step, **numbers, seconds=round(time.monotonic() - started, 3))
-                bar.update()
                 speed = (self.tokens - tokens) / (time.monotonic() - started)
-                bar.set_postfix_str(f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s", refresh=False)
+                bar.update(1, f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s")
                 now = time.monotonic()
                 if _is_due(self.step, self.sitting.evaluate_steps, now - self.evaluated, self.sitting.evaluate_minutes):
                     self._evaluate()

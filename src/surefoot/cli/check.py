@@ -1,0 +1,61 @@
+"""`surefoot check`: loads a model and compares its scores with the published ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from surefoot.cli.exit_codes import DONE, INCOMPLETE
+from surefoot.cli.groups import Command, with_groups
+from surefoot.cli.options import OWN_MODEL_HELP, ModelOptions, Name, Verbose, complete_model, examples
+from surefoot.errors import OptionError
+
+if TYPE_CHECKING:
+    from surefoot.scoring.check import Comparison
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "surefoot check mini",
+        "surefoot check Qwen/Qwen2.5-Math-PRM-7B --quantize nf4",
+        "surefoot check ./my-copy --as Qwen/Qwen2.5-Math-PRM-7B",
+    ),
+)
+@with_groups
+def check(
+    *,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=OWN_MODEL_HELP, autocompletion=complete_model)],
+    name: Name = None,
+    model_options: ModelOptions,
+    verbose: Verbose = False,
+) -> int:
+    """Load a model, verify every tensor, and compare its scores with the published ones."""
+    from surefoot.scoring.check import check
+    from surefoot.scoring.scorer import Scorer
+
+    scorer = model_options.load(model)
+    if not isinstance(scorer, Scorer):
+        raise OptionError("surefoot check needs the model itself: a folder, a hub id or a vllm+http:// address.")
+    report = check(scorer, name)
+    print(f"{scorer.name}: every expected tensor is there; family {scorer.family.name}, {scorer.max_tokens} tokens.")
+    for comparison in report.comparisons:
+        _print_comparison(comparison)
+    return DONE if report.passed else INCOMPLETE
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    example, golden = comparison.example, comparison.golden
+    published = golden.scores if golden else (None,) * len(example.steps)
+    print(f"{'step':>4}  {'score':>8}  {'published':>9}")
+    for number, (step, wanted) in enumerate(zip(example.steps, published, strict=True), start=1):
+        score = step.status if step.score is None else format(step.score, ".4f")
+        print(f"{number:>4}  {score:>8}  {'-' if wanted is None else format(wanted, '.4f'):>9}")
+    if golden is None:
+        print("No published scores are known for this model name; it was loaded and run, not compared.")
+    else:
+        verdict = "agree" if comparison.passed else "DO NOT AGREE"
+        print(f"The scores {verdict} within {golden.tolerance} ({golden.source}).")

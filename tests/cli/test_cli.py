@@ -93,7 +93,10 @@ def test_a_file_in_order_with_its_bad_lines(
     assert [result.status == "scored" for result in found] == [row["reason"] is None for row in rows]
     assert main(["score", file, "--model", str(checkpoint)]) == 1
     shown = capsys.readouterr().out
-    assert "line 2\nmean none  min none  final none  product none  geometric mean none  first error unknown\nnote: Line 2 is not" in shown
+    assert (
+        "line 2\nmean none  min none  final none  product none  geometric mean none  first error unknown\n"
+        "note: Line 2 is not" in shown
+    )
 
 
 def test_gzipped_files_and_lists_are_read_as_by_other_commands(

@@ -50,16 +50,16 @@ def set_verbosity(verbose: bool) -> bool:
 
 def complete_model(incomplete: str) -> list[str]:
     """The models that load by name, for the shell."""
-    from surefoot.families import CATALOG
+    from surefoot.families import all_models
 
-    return [entry.id for entry in CATALOG if entry.id.startswith(incomplete)]
+    return [entry.id for entry in all_models() if entry.id.startswith(incomplete)]
 
 
 def complete_family(incomplete: str) -> list[str]:
     """The families, for the shell."""
-    from surefoot.families import FAMILIES
+    from surefoot.families import all_families
 
-    return [name for name in FAMILIES if name.startswith(incomplete)]
+    return [name for name in all_families() if name.startswith(incomplete)]
 
 
 def _pair(text: str) -> str:

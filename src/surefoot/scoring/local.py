@@ -25,7 +25,7 @@ from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
 from surefoot.families import PromptTokenizer, find_family
 from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
-from surefoot.scoring.loading import DEFAULT_MODEL, LoadOptions
+from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache
 from surefoot.scoring.scorer import Scorer

@@ -12,7 +12,7 @@ from surefoot.engine.vllm import VllmEngine, served_model
 from surefoot.errors import LoadError, OptionError
 from surefoot.families import PromptTokenizer, find_family
 from surefoot.families.mini import locate
-from surefoot.scoring.loading import LoadOptions
+from surefoot.scoring.load_options import LoadOptions
 from surefoot.scoring.local import as_calibration
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache

@@ -1,0 +1,61 @@
+"""The options of loading a model, checked before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from surefoot.core.calibration import Calibration
+from surefoot.core.options import QUANTIZATIONS, Quantization
+from surefoot.errors import OptionError
+
+if TYPE_CHECKING:
+    import torch
+
+    from surefoot.scoring.score_cache import ScoreCache
+
+DEFAULT_MODEL = "mini"
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a model is loaded into this process. For the meaning of each option see `load`."""
+
+    quantize: Quantization | None = None
+    quantize_fallback: bool = False
+    dtype: str | torch.dtype = "auto"
+    device: str | torch.device = "auto"
+    attention: str = "auto"
+    compile: bool | Literal["auto"] = "auto"
+    revision: str | None = None
+    family: str | Family | None = None
+    family_options: Mapping[str, Any] | None = None
+    base: str | Path | None = None
+    max_tokens: int | None = None
+    calibration: str | Path | Calibration | None = None
+    cache: str | Path | ScoreCache | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.quantize is not None and self.quantize not in QUANTIZATIONS:
+            raise OptionError(
+                f"quantize={self.quantize!r} is not supported. Choose one of: {', '.join(QUANTIZATIONS)}, or None."
+            )
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise OptionError(
+                f"max_tokens={self.max_tokens} leaves no room. Pass a number above 0, or None for the context."
+            )
+        if self.compile not in (True, False, "auto"):
+            raise OptionError(f"compile={self.compile!r} is not supported. Choose True, False or 'auto'.")
+        if self.compile is True and self.quantize == "int8":
+            raise OptionError('compile=True and quantize="int8" exclude each other: 8-bit kernels cannot be compiled.')
+
+    def changed(self, *except_for: str) -> list[str]:
+        """The names of the options that differ from their defaults."""
+        return [
+            field.name
+            for field in fields(self)
+            if field.name not in except_for and getattr(self, field.name) != field.default
+        ]

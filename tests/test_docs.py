@@ -134,7 +134,8 @@ def test_the_commands_of_the_service(service: str) -> None:
 
 
 def _commands(text: str) -> list[list[str]]:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    # shlex drops the line break after a comment as well, and would join the next command to this one.
+    lexer = shlex.shlex(re.sub(r"[ \t]+#.*", "", text), posix=True, punctuation_chars=True)
     lexer.whitespace = " \t"
     commands: list[list[str]] = [[]]
     for word in lexer:

@@ -1,7 +1,10 @@
-"""The documentation runs: every Python block, and every command, against the small checkpoint."""
+"""The documentation runs: every Python block, every command, and the example of every public name."""
 
 from __future__ import annotations
 
+import asyncio
+import doctest
+import inspect
 import json
 import re
 import shlex
@@ -17,6 +20,8 @@ from surefoot.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CARD = ROOT / "src" / "surefoot" / "families" / "mini" / "checkpoint" / "README.md"
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", CARD]
 HUB_ID = "Qwen/Qwen2.5-Math-PRM-7B"
 SERVICE = "http://127.0.0.1:8000"
 
@@ -148,7 +153,61 @@ def _commands(text: str) -> list[list[str]]:
     return [words for words in commands if words]
 
 
-def test_links_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.parent.name + "/" + page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Within the repository: to files that exist, and to headings that they have."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    inline = re.findall(r"\]\(([^)\s]+)\)", text)
+    reference = re.findall(r"^\[[^\]]+\]: (\S+)$", text, re.MULTILINE)
+    for target in inline + reference:
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(file), f"{page.name} links to {target}, which {file.name} does not have"
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub turns them into anchors."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert not [page.name for page in LINKED[1:] if f"]({page.relative_to(ROOT).as_posix()}" not in text]
+
+
+NO_EXAMPLE = ("Reward", "RewardResult", "compute_reward")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(strict=True)) if name in NO_EXAMPLE else name
+        for name in surefoot.__all__
+        if name != "__version__"
+    ],
+)
+def test_every_public_name_has_an_example_that_runs(
+    name: str, scorer: surefoot.Scorer, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ProcessBench").mkdir()
+    Path("ProcessBench/gsm8k.json").write_text('[{"problem": "What is 1 + 1?", "steps": ["1 + 1 = 2."], "label": -1}]')
+    value = getattr(surefoot, name)
+    text = inspect.cleandoc(value.__doc__ or "").replace(SERVICE, service)
+    names = {"surefoot": surefoot, "asyncio": asyncio, "evaluate": surefoot.evaluate, "scorer": scorer}
+    test = doctest.DocTestParser().get_doctest(text, names, name, None, None)
+    for example in test.examples:
+        # No vLLM server runs here; tests/scoring/test_vllm.py starts one.
+        example.options[doctest.SKIP] = "vllm+" in example.source
+    if test.examples:
+        report: list[str] = []
+        assert doctest.DocTestRunner().run(test, out=report.append).failed == 0, "".join(report)
+    else:
+        blocks = re.findall(r"(?<=\n\n)(?: {4}.*\n?)+", text)
+        assert blocks, "no example"
+        exec(compile(inspect.cleandoc("\n" + blocks[0]), name, "exec"), names)

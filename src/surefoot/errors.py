@@ -20,9 +20,10 @@ class SurefootError(Exception):
     """Base class of all exceptions that this package raises.
 
     >>> try:
-    ...     scorer = surefoot.load("no-such-model")
+    ...     options = surefoot.ReadOptions(split="words")
     ... except surefoot.SurefootError as error:
     ...     print(error)
+    split='words' is not a rule. Choose one of: auto, steps, paragraphs, lines.
     """
 
 

@@ -37,8 +37,9 @@ Window = list[Row | InputError]
 def connect(url: str, **options: Any) -> Client:
     """Connects to the service at `url`. The options are those of `Client`.
 
-    client = surefoot.connect("http://127.0.0.1:8000")
-    result = client.score(question, solution)
+    >>> client = surefoot.connect("http://127.0.0.1:8000")
+    >>> client.score("What is 2 + 3?", "2 + 3 = 5.").status
+    'scored'
     """
     return Client(url, **options)
 
@@ -77,8 +78,8 @@ class _Settings:
 class Client(_Settings):
     """A service as a `StepScorer`. Its methods may be called from several threads.
 
-        with surefoot.Client("http://127.0.0.1:8000", patience=300) as client:
-            results = client.score_many(items)
+    >>> with surefoot.Client("http://127.0.0.1:8000", patience=300) as client:
+    ...     results = client.score_many([("What is 2 + 3?", "2 + 3 = 5.")])
 
     A request that failed on the way or was rejected for load is retried for `patience` seconds; one attempt may take
     `timeout` seconds. `api_key` defaults to the environment variable SUREFOOT_API_KEY. Long lists are sent
@@ -216,8 +217,10 @@ class ClientSession:
 class AsyncClient(_Settings):
     """The client for coroutines. For its options see `Client`.
 
-    async with surefoot.AsyncClient("http://127.0.0.1:8000") as client:
-        result = await client.score(question, solution)
+    >>> async def score() -> surefoot.SolutionScore:
+    ...     async with surefoot.AsyncClient("http://127.0.0.1:8000") as client:
+    ...         return await client.score("What is 2 + 3?", "2 + 3 = 5.")
+    >>> result = asyncio.run(score())
     """
 
     def __init__(

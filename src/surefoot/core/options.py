@@ -18,7 +18,10 @@ QUANTIZATIONS: tuple[Quantization, ...] = get_args(Quantization)
 class ReadOptions:
     """How a scorer reads a solution.
 
-        scorer.score(question, solution, surefoot.ReadOptions(split="lines"))
+    >>> options = surefoot.ReadOptions(split="lines")
+    >>> result = surefoot.load("mini").score("What is 2 + 3?", "2 + 3 = 5.\\nSo it is 5.", options)
+    >>> len(result.steps)
+    2
 
     `split` is the rule that finds the steps of a text: one of `SPLIT_RULES`. `closing` makes a stated final answer a
     step of its own. `system` replaces the model's system message.

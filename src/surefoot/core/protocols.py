@@ -26,8 +26,11 @@ class SearchSession(Protocol):
 class StepScorer(Protocol):
     """Anything that scores the steps of solutions.
 
-    def accuracy(scorer: surefoot.StepScorer, items: list[tuple[str, str]]) -> float:
-        return sum(result.min > 0.5 for result in scorer.score_many(items)) / len(items)
+    >>> def share_correct(scorer: surefoot.StepScorer, items: list[tuple[str, str]]) -> float:
+    ...     results = scorer.score_many(items)
+    ...     return sum(result.first_error() == -1 for result in results) / len(results)
+    >>> share_correct(surefoot.load("mini"), [("What is 2 + 3?", "2 + 3 = 6.")])
+    0.0
     """
 
     @property

@@ -33,7 +33,13 @@ NATURAL_THRESHOLDS: dict[Scale, float] = {"probability": 0.5, "margin": 0.0, "lo
 
 @dataclass(frozen=True)
 class StepScore:
-    """One step and its score: for most models, the probability that the step is correct."""
+    """One step and its score: for most models, the probability that the step is correct.
+
+    >>> result = surefoot.load("mini").score("What is 2 + 3?", "2 + 3 = 6.")
+    >>> for step in result.steps:
+    ...     print(step.status, step.text)
+    scored 2 + 3 = 6.
+    """
 
     text: str
     start: int

@@ -26,6 +26,11 @@ class Span(NamedTuple):
 class Step:
     """One step of reasoning.
 
+    >>> solution = surefoot.split("Step 1: 2 + 3 = 5.")
+    >>> step = solution.steps[0]
+    >>> solution.text[step.start : step.end]
+    '2 + 3 = 5.'
+
     For a `body` step, `solution.text[start:end] == text`. The closing `answer` step has a text of our own; its span is
     that of the line that states the answer.
     """
@@ -40,7 +45,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Solution:
-    """A text, its steps in order, and the text outside the steps."""
+    """A text, its steps in order, and the text outside the steps.
+
+    >>> solution = surefoot.split("Step 1: 2 + 3 = 5.\\nFinal Answer: 5")
+    >>> [step.kind for step in solution.steps]
+    ['body', 'answer']
+    >>> solution.answer
+    '5'
+    """
 
     text: str
     steps: tuple[Step, ...]

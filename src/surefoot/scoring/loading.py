@@ -47,10 +47,10 @@ def load(
 ) -> StepScorer:
     """Loads a PRM once; call the scorer as often as needed.
 
-        scorer = surefoot.load()                                   # mini, the model inside the package
-        scorer = surefoot.load("Qwen/Qwen2.5-Math-PRM-7B", quantize="nf4")
-        scorer = surefoot.load("http://127.0.0.1:8000")            # a service: surefoot serve
-        scorer = surefoot.load("vllm+http://127.0.0.1:8001")       # a vLLM server with a pooling model
+    >>> scorer = surefoot.load()  # mini, the model inside the package
+    >>> scorer = surefoot.load("Qwen/Qwen2.5-Math-PRM-7B", quantize="nf4")
+    >>> scorer = surefoot.load("http://127.0.0.1:8000")  # a service: surefoot serve
+    >>> scorer = surefoot.load("vllm+http://127.0.0.1:8001")  # a vLLM server with a pooling model
 
     `model` is a folder, a hub id, `mini`, or the address of a service or a vLLM server.
 

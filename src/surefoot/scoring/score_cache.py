@@ -58,7 +58,7 @@ def default_path() -> Path:
 class ScoreCache:
     """Scores by content, in one SQLite file.
 
-    scorer = surefoot.load("mini", cache=ScoreCache("scores.sqlite"))
+    >>> scorer = surefoot.load("mini", cache=ScoreCache("scores.sqlite"))
     """
 
     def __init__(self, path: str | Path | None = None) -> None:

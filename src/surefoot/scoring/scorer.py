@@ -27,9 +27,11 @@ from surefoot.scoring.session import Session
 class Scorer:
     """A loaded PRM. Create it with `surefoot.load`.
 
-    scorer = surefoot.load("mini")
-    result = scorer.score("What is 2 + 3 * 4?", "3 * 4 = 12.\\n2 + 12 = 14.")
-    print(result.step_scores, result.min)
+    >>> scorer = surefoot.load("mini")
+    >>> question = "Tom has 3 bags of 4 apples and 2 more apples. How many apples?"
+    >>> result = scorer.score(question, "The bags hold 3 * 4 = 12 apples.\\nIn all he has 12 + 2 = 15 apples.")
+    >>> result.first_error()
+    1
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def split(solution: str | Sequence[str], rule: str = "auto", *, closing: bool = 
     "The answer is \\boxed{X}"; with `closing=False` that line is outside. An answer inside a step is scored as part of
     that step and adds none. A list is kept exactly as it is, and no step is added to it.
 
-    >>> [step.text for step in split("2 + 3 = 5.\\n\\nTwice that is 10.").steps]
+    >>> [step.text for step in surefoot.split("2 + 3 = 5.\\n\\nTwice that is 10.").steps]
     ['2 + 3 = 5.', 'Twice that is 10.']
     """
     if rule not in SPLIT_RULES:

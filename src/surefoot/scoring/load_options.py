@@ -14,6 +14,7 @@ from surefoot.errors import OptionError
 if TYPE_CHECKING:
     import torch
 
+    from surefoot.families import Family
     from surefoot.scoring.score_cache import ScoreCache
 
 DEFAULT_MODEL = "mini"

@@ -1,13 +1,13 @@
-"""A service under load: many requests of mixed sizes, some of them hostile; no answer may be lost, swapped or wrong.
+"""Load test of the service: many requests of mixed sizes, some hostile; no reply may be lost, swapped or wrong.
 
     python bench/load.py                     # 20,000 requests against mini, the embedded model
     python bench/load.py --model FOLDER      # or another one
     python bench/load.py --requests 1000     # a short run
 
-Every request carries an id that has to come back, and every score is compared with the one that was computed before.
-One request in twenty is hostile: wrong types, a body of 10 MB, marker text, or a caller that leaves. The memory of the
-service is read from /proc; what it gained over the last half of the run is printed. It ends with an error if an answer
-is missing or wrong, if there is a reply of 500 or above, or if the memory of the last half grew by a tenth.
+Every request has an id that the reply must repeat, and every score is compared with one computed in this process. One
+request in twenty is hostile: wrong types, a body of 10 MB, or a client that disconnects; one solution in ten contains
+marker text. The memory of the service is read from /proc. The test fails if a reply is missing or wrong, if a status is
+500 or above, or if memory grows by a tenth in the second half.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LARGE = b'{"items": [{"question": "' + b"x" * 10_000_000 + b'", "steps": []}]}'
 
 
 def solutions(count: int) -> list[tuple[str, list[str]]]:
-    """Questions with few or many short or long steps; one in ten holds marker text."""
+    """Questions with few or many, short or long steps; one in ten contains marker text."""
     rng = random.Random(0)
     pool = []
     for number in range(count):
@@ -47,45 +47,45 @@ def solutions(count: int) -> list[tuple[str, list[str]]]:
 
 
 class Load:
-    """The callers and what they saw."""
+    """The clients and what they received."""
 
     def __init__(self, url: str, pool: list[tuple[str, list[str]]], expected: list[list[float | None]]) -> None:
         self.seen: Counter[str] = Counter()
         self.waits: list[float] = []
         self._url, self._pool, self._expected = url, pool, expected
 
-    async def run(self, first: int, last: int, callers: int) -> None:
+    async def run(self, first: int, last: int, clients: int) -> None:
         numbers = iter(range(first, last))
-        limits = httpx.Limits(max_connections=callers)
+        limits = httpx.Limits(max_connections=clients)
         async with httpx.AsyncClient(base_url=self._url, limits=limits, timeout=300, trust_env=False) as http:
 
             async def one() -> None:
                 for number in numbers:
                     rng = random.Random(number)
                     if rng.random() < HOSTILE:
-                        await rng.choice((self._wrong_types, self._too_large, self._leaves))(http, number, rng)
+                        await rng.choice((self._wrong_types, self._too_large, self._disconnect))(http, number, rng)
                     else:
                         await self._good(http, number, rng)
 
-            await asyncio.gather(*(one() for _ in range(callers)))
+            await asyncio.gather(*(one() for _ in range(clients)))
 
     async def _good(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
-        places = [rng.randrange(POOL) for _ in range(rng.choices((1, 2, 4, 16), (20, 6, 3, 1))[0])]
-        body = {"items": [{"question": self._pool[at][0], "steps": self._pool[at][1]} for at in places]}
+        indices = [rng.randrange(POOL) for _ in range(rng.choices((1, 2, 4, 16), (20, 6, 3, 1))[0])]
+        body = {"items": [{"question": self._pool[at][0], "steps": self._pool[at][1]} for at in indices]}
         started = time.perf_counter()
         while True:
             reply = await http.post("/v1/score", json=body, headers={"X-Request-Id": f"load-{number}"})
             if reply.status_code != 429:
                 break
-            self.seen["429, tried again"] += 1
+            self.seen["429, retried"] += 1
             await asyncio.sleep(float(reply.headers["retry-after"]))
         self.waits.append(time.perf_counter() - started)
         self.seen[f"good: {reply.status_code}"] += 1
         reply.raise_for_status()
         assert reply.headers["x-request-id"] == f"load-{number}"
         results = reply.json()["results"]
-        for at, result in zip(places, results, strict=True):
-            assert [step["text"] for step in result["steps"]] == self._pool[at][1], "an answer was swapped"
+        for at, result in zip(indices, results, strict=True):
+            assert [step["text"] for step in result["steps"]] == self._pool[at][1], "a reply was swapped"
             check([step["score"] for step in result["steps"]], self._expected[at])
 
     async def _wrong_types(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
@@ -99,7 +99,7 @@ class Load:
         self.seen[f"too large: {reply.status_code}"] += 1
         assert reply.status_code == 413
 
-    async def _leaves(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
+    async def _disconnect(self, http: httpx.AsyncClient, number: int, rng: random.Random) -> None:
         address = httpx.URL(self._url)
         _, writer = await asyncio.open_connection(address.host, address.port)
         question, steps = self._pool[rng.randrange(POOL)]
@@ -110,11 +110,11 @@ class Load:
         await writer.drain()
         await asyncio.sleep(rng.random() * 0.02)
         writer.close()
-        self.seen["left"] += 1
+        self.seen["disconnected"] += 1
 
 
 def memory(pid: int) -> float:
-    """Megabytes that the process holds."""
+    """Resident memory of the process in MB."""
     text = Path(f"/proc/{pid}/status").read_text()
     return int(text.split("VmRSS:")[1].split()[0]) / 1024
 
@@ -122,7 +122,7 @@ def memory(pid: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=20_000)
-    parser.add_argument("--callers", type=int, default=64)
+    parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--model", default="mini")
     options = parser.parse_args()
     pool = solutions(POOL)
@@ -134,7 +134,7 @@ def main() -> None:
         started = time.perf_counter()
         for part in range(parts):
             first, last = options.requests * part // parts, options.requests * (part + 1) // parts
-            asyncio.run(load.run(first, last, options.callers))
+            asyncio.run(load.run(first, last, options.clients))
             marks.append(memory(pid))
             print(f"{last} of {options.requests}, {time.perf_counter() - started:.0f} s", flush=True)
         seconds = time.perf_counter() - started
@@ -148,13 +148,13 @@ def main() -> None:
         "seconds": round(seconds, 1),
         "replies": dict(sorted(load.seen.items())),
         "latency p50, p99": [round(statistics.quantiles(load.waits, n=100)[at], 3) for at in (49, 98)],
-        "memory in MB, tenth by tenth": [round(mark) for mark in marks],
-        "memory gained in the last half": f"{grown:.1%}",
+        "memory in MB, per tenth": [round(mark) for mark in marks],
+        "memory growth in the second half": f"{grown:.1%}",
         "replies of 500 and above": bad,
     }
     print(json.dumps(report, indent=1))
     if answered != options.requests or bad or grown > 0.1:
-        raise SystemExit("The service did not hold.")
+        raise SystemExit("The load test failed.")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Speed of the service: many callers of single solutions over HTTP against one call of score_many in one process.
+"""Throughput of the service: many clients that send single solutions, against one score_many call in one process.
 
-    python bench/serve.py                       # mini, 64 callers
+    python bench/serve.py                       # mini, 64 clients
     python bench/serve.py --model FOLDER        # another model
-    python bench/serve.py --layers 8            # a random one with layers of Qwen2.5-0.5B's shapes
+    python bench/serve.py --layers 8            # random weights, with layers like those of Qwen2.5-0.5B
     python bench/serve.py --layers 8 --with-vllm
 
-The service is `surefoot serve` in a process of its own, the callers are in this one. Rounds of both ways alternate, so
-that what else the machine does hits both alike. Each caller sends the next solution of a list as soon as its last one
-is answered; solutions of one question stand together in the list, as rollouts do. Latencies are those of the callers.
+`surefoot serve` runs in a separate process, the clients in this one. Rounds of both alternate, so that other load on
+the machine affects both. Each client sends the next solution of a list as soon as it has the reply to its last one;
+solutions of one question are adjacent in the list, like rollouts. Latencies are measured by the clients.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Item = tuple[str, list[str]]
 
 @contextmanager
 def service(folder: Path | str, *options: str) -> Iterator[tuple[str, int]]:
-    """The address of `surefoot serve`, and its process id."""
+    """Starts `surefoot serve`; yields its address and its process id."""
     command = [sys.executable, "-m", "surefoot.cli", "serve", "--model", f"bench={folder}", "--port", "0"]
     child = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
@@ -50,7 +50,7 @@ def service(folder: Path | str, *options: str) -> Iterator[tuple[str, int]]:
             break
     else:
         raise SystemExit("The service did not start:\n" + "".join(said))
-    # Its log has to go somewhere, or it would wait for a reader.
+    # Without a reader, the service would block on its log.
     drain = subprocess.Popen(["cat"], stdin=child.stderr, stdout=subprocess.DEVNULL)
     try:
         yield found.group(1), child.pid
@@ -60,15 +60,15 @@ def service(folder: Path | str, *options: str) -> Iterator[tuple[str, int]]:
         drain.wait(10)
 
 
-async def callers(
+async def run_clients(
     url: str, items: list[Item], count: int, expected: list[list[float | None]]
 ) -> tuple[float, list[float]]:
-    """Seconds for all items, and the latency of each. Every answer is compared with what it has to be."""
+    """Returns the seconds for all items and the latency of each. Compares every reply with the expected scores."""
     waits = [0.0] * len(items)
     numbers = iter(range(len(items)))
     limits = httpx.Limits(max_connections=count, max_keepalive_connections=count)
     async with httpx.AsyncClient(base_url=url, limits=limits, timeout=600, trust_env=False) as http:
-        # Connections are opened before the clock starts, as they are in a long training run.
+        # Open the connections before the measurement starts, like in a long training run.
         await asyncio.gather(*(http.get("/health") for _ in range(count)))
 
         async def one() -> None:
@@ -87,7 +87,7 @@ async def callers(
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has computed so far: unlike wall time, it does not suffer from who else uses the machine."""
+    """CPU time of a process: unlike wall time, it hardly depends on other load on the machine."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -95,7 +95,7 @@ def cpu_seconds(pid: int) -> float:
 def check(found: list[float | None], expected: list[float | None]) -> None:
     for one, other in zip(found, expected, strict=True):
         if one is None or other is None or abs(one - other) > 1e-5:
-            raise SystemExit(f"A score is {one} and has to be {other}.")
+            raise SystemExit(f"A score is {one}; expected {other}.")
 
 
 def spread(values: list[float]) -> str:
@@ -105,44 +105,44 @@ def spread(values: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="mini")
-    parser.add_argument("--layers", type=int, default=0, help="a random model instead, of so many layers")
-    parser.add_argument("--callers", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=0, help="use a model with random weights and this many layers")
+    parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--questions", type=int, default=8)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rollouts", type=Path, help="JSONL with question and steps")
-    parser.add_argument("--with-vllm", action="store_true", help="vLLM's server on the same work (see vllm_server.py)")
+    parser.add_argument("--rollouts", type=Path, help="JSONL file with question and steps")
+    parser.add_argument("--with-vllm", action="store_true", help="also measure a vLLM server (see vllm_server.py)")
     options = parser.parse_args()
     groups = load_groups(options.rollouts, options.questions, options.samples)
     items: list[Item] = [(question, steps) for question, solutions in groups for steps in solutions]
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as temporary:
         folder = options.model
         if options.layers:
-            folder = write_qwen_checkpoint(Path(place), **{**SIZES_HALF_B, "num_hidden_layers": options.layers})
+            folder = write_qwen_checkpoint(Path(temporary), **{**SIZES_HALF_B, "num_hidden_layers": options.layers})
         scorer = load_local(folder)
         results = scorer.score_many(items)
         expected = [result.step_scores for result in results]
         tokens = sum(result.tokens for result in results)
-        print(f"{len(items)} solutions, {tokens} tokens, {options.callers} callers, {os.cpu_count()} cores", flush=True)
-        inside, outside, waits, busy = [], [], [], []
+        print(f"{len(items)} solutions, {tokens} tokens, {options.clients} clients, {os.cpu_count()} cores", flush=True)
+        local, served, latencies, cpu = [], [], [], []
         with service(folder) as (url, pid):
-            asyncio.run(callers(url, items, options.callers, expected))
+            asyncio.run(run_clients(url, items, options.clients, expected))
             for _ in range(options.repeats):
-                started, worked = time.perf_counter(), time.process_time()
+                started, local_cpu = time.perf_counter(), time.process_time()
                 scorer.score_many(items)
-                inside.append(time.perf_counter() - started)
-                worked, before = time.process_time() - worked, cpu_seconds(pid)
-                seconds, latencies = asyncio.run(callers(url, items, options.callers, expected))
-                busy.append((cpu_seconds(pid) - before) / worked)
-                outside.append(seconds)
-                waits += latencies
+                local.append(time.perf_counter() - started)
+                local_cpu, before = time.process_time() - local_cpu, cpu_seconds(pid)
+                seconds, waits = asyncio.run(run_clients(url, items, options.clients, expected))
+                cpu.append((cpu_seconds(pid) - before) / local_cpu)
+                served.append(seconds)
+                latencies += waits
         report = {
-            "in one process, tokens a second": spread([tokens / seconds for seconds in inside]),
-            "over HTTP, tokens a second": spread([tokens / seconds for seconds in outside]),
-            "HTTP / in one process": spread([one / other for one, other in zip(inside, outside, strict=True)]),
-            "CPU time of the service / in one process": spread(busy),
-            "latency p50, seconds": f"{statistics.median(waits):.3g}",
-            "latency p99, seconds": f"{statistics.quantiles(waits, n=100)[98]:.3g}",
+            "in one process, tokens per second": spread([tokens / seconds for seconds in local]),
+            "over HTTP, tokens per second": spread([tokens / seconds for seconds in served]),
+            "HTTP / one process": spread([one / other for one, other in zip(local, served, strict=True)]),
+            "CPU time, service / one process": spread(cpu),
+            "latency p50, seconds": f"{statistics.median(latencies):.3g}",
+            "latency p99, seconds": f"{statistics.quantiles(latencies, n=100)[98]:.3g}",
         }
         if options.with_vllm:
             from vllm_server import vllm_server
@@ -155,7 +155,7 @@ def main() -> None:
                     started = time.perf_counter()
                     remote.score_many(items)
                     rounds.append(time.perf_counter() - started)
-            report["vLLM over HTTP, one list, tokens a second"] = spread([tokens / one for one in rounds])
+            report["vLLM over HTTP, one list, tokens per second"] = spread([tokens / one for one in rounds])
     with suppress(BrokenPipeError):
         print(json.dumps(report, indent=1))
 

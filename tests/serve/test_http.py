@@ -349,6 +349,10 @@ def test_metrics_are_what_prometheus_reads(http: httpx.Client) -> None:
     assert done[0] >= 1
     assert families["surefoot_tokens"].samples[0].value > 0
     assert families["surefoot_batch_prompts"].type == "histogram"
+    documented = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    for name, family in families.items():
+        if name.startswith("surefoot_") and not name.endswith("_created"):
+            assert f"| `{name}{'_total' if family.type == 'counter' else ''}` | {family.type} |" in documented
     assert not [s for family in families.values() for s in family.samples if "nothing" in str(s.labels)]
     reply = http.get("/metrics", headers={"Accept": "application/openmetrics-text"})
     assert reply.headers["content-type"].startswith("application/openmetrics-text")

@@ -1,4 +1,4 @@
-"""Scores a handful of solutions, right and wrong, with the model that comes with Surefoot."""
+"""Score a few correct and wrong solutions with the model that is included in Surefoot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRAIN = (
 )
 EXAMPLES = (
     (
-        "Right",
+        "Correct",
         BAKERY,
         "Step 1: The bakery earned 12 * $2 = $24 from the rolls.\n"
         "Step 2: It earned 5 * $4 = $20 from the loaves.\n"
@@ -24,7 +24,7 @@ EXAMPLES = (
         "Final Answer: 35",
     ),
     (
-        "Wrong: a sum that does not hold",
+        "Wrong: an arithmetic error",
         BAKERY,
         "Step 1: The bakery earned 12 * $2 = $26 from the rolls.\n"
         "Step 2: It earned 5 * $4 = $20 from the loaves.\n"
@@ -33,7 +33,7 @@ EXAMPLES = (
         "Final Answer: 37",
     ),
     (
-        "Wrong, and mini does not see it: every sum holds, but a loaf costs $4",
+        "Wrong, and mini misses it: the arithmetic is correct, but a loaf costs $4",
         BAKERY,
         "Step 1: The bakery earned 12 * $2 = $24 from the rolls.\n"
         "Step 2: It earned 5 * $7 = $35 from the loaves.\n"
@@ -42,14 +42,14 @@ EXAMPLES = (
         "Final Answer: 50",
     ),
     (
-        "Right, written in another way",
+        "Correct, in another format",
         TRAIN,
         "In the first 3 hours the train travels 60 * 3 = 180 miles.\n\n"
         "In the next 2 hours it travels 40 * 2 = 80 miles.\n\n"
         "In total, the train travels 180 + 80 = 260 miles.",
     ),
     (
-        "Wrong: it adds what should be multiplied",
+        "Wrong: it adds instead of multiplying",
         TRAIN,
         "In the first 3 hours the train travels 60 + 3 = 63 miles.\n\n"
         "In the next 2 hours it travels 40 + 2 = 42 miles.\n\n"
@@ -57,11 +57,12 @@ EXAMPLES = (
     ),
 )
 NEXT = """\
-mini sees sums that do not hold; whether the right sum was done it can hardly tell (see its card). What to type next:
+mini catches arithmetic errors; it often misses a correct calculation that answers the wrong question (see its card).
+What to try next:
   .venv/bin/surefoot score --question "Tom has 3 bags of 4 apples. How many?" --solution "Tom has 3 * 4 = 12 apples."
   .venv/bin/surefoot score --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4 --question "..." --solution "..."
-  .venv/bin/surefoot models          the PRMs that load by name
-  .venv/bin/pip install ".[serve]" && .venv/bin/surefoot serve          a page at http://127.0.0.1:8000\
+  .venv/bin/surefoot models          # the PRMs that load by name
+  .venv/bin/pip install ".[serve]" && .venv/bin/surefoot serve          # a page at http://127.0.0.1:8000\
 """
 
 

@@ -1,10 +1,10 @@
-"""GRPO on a CPU in minutes: a small policy, TRL's trainer, and step scores as the reward.
+"""Train a small policy with GRPO on a CPU: TRL's trainer, with step scores as the reward.
 
     python examples/grpo.py
     python examples/grpo.py --policy Qwen/Qwen2.5-0.5B-Instruct --model Qwen/Qwen2.5-Math-PRM-7B --steps 500
 
-Without arguments the scorer is mini and the policy is made on the spot, with random weights and one token a byte: it
-shows how the parts fit and what the trainer logs of the reward and of the watch. Nobody learns arithmetic in minutes.
+By default the scorer is mini and the policy is created with random weights and one token per byte. This shows how the
+parts fit together and what the trainer logs about the reward and reward hacking; the policy does not learn arithmetic.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from surefoot.testing import write_base
 
 SHOWN = (
     "reward",
-    "surefoot/watch/unscored",
-    "surefoot/watch/steps",
-    "surefoot/watch/hollow",
-    "surefoot/watch/repeated",
+    "surefoot/monitor/unscored",
+    "surefoot/monitor/steps",
+    "surefoot/monitor/filler",
+    "surefoot/monitor/repeated",
 )
 
 
 def problems(count: int) -> Dataset:
-    """Sums, and their answers in a column of their own."""
+    """Additions, with their answers in a second column."""
     pairs = [(a % 10 + 1, a * 7 % 10 + 1) for a in range(count)]
     prompts = [f"What is {a} + {b}? Write steps, then a line with the final answer.\n" for a, b in pairs]
     return Dataset.from_dict({"prompt": prompts, "answer": [str(a + b) for a, b in pairs]})
 
 
 def small_policy(folder: Path) -> tuple[Any, Any]:
-    """Two layers, one token a byte."""
+    """Two layers, one token per byte."""
     write_base(folder, hidden_size=64)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / "tokenizer.json"), eos_token="<|im_end|>", pad_token="<|endoftext|>"
@@ -48,7 +48,7 @@ def small_policy(folder: Path) -> tuple[Any, Any]:
 
 
 class Show(TrainerCallback):  # type: ignore[misc]
-    """One line a log entry."""
+    """Print one line per log entry."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         if logs and "reward" in logs:
@@ -58,14 +58,14 @@ class Show(TrainerCallback):  # type: ignore[misc]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", help="a hub id or folder; without it a small one with random weights is made")
-    parser.add_argument("--model", default="mini", help="what surefoot.load takes, or the address of a server (mini)")
+    parser.add_argument("--policy", help="hub id or folder (default: a small model with random weights)")
+    parser.add_argument("--model", default="mini", help="a model for surefoot.load (default: mini)")
     parser.add_argument("--recipe", default="product")
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--length", type=int, default=48, help="tokens of a completion at most")
+    parser.add_argument("--length", type=int, default=48, help="maximum number of tokens per completion")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
         if options.policy:
             policy, tokenizer = (
                 AutoModelForCausalLM.from_pretrained(options.policy),

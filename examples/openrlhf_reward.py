@@ -2,8 +2,8 @@
 
     --reward.remote_url examples/openrlhf_reward.py --data.label_key answer
 
-Run as a script, it shows a reply. The variable SUREFOOT_MODEL names the model; the script takes mini if it is
-not set.
+The environment variable SUREFOOT_MODEL names the model. Run as a script, this file prints a reply; it then uses mini if
+the variable is not set.
 """
 
 from __future__ import annotations

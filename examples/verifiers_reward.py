@@ -1,10 +1,10 @@
-"""A reward for verifiers v1, plugged in by a config.
+"""A reward function for verifiers v1, referred to by a config file.
 
     [env.taskset.task.rewards]
     prm = { fn = "examples/verifiers_reward.py:score", weight = 0.5 }
 
-Run as a script with verifiers installed, it scores one trace. The variable SUREFOOT_MODEL names the model; the script
-takes mini if it is not set.
+The environment variable SUREFOOT_MODEL names the model. Run as a script with verifiers installed, this file scores one
+trace; it then uses mini if the variable is not set.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import os
 
-from surefoot.integrations.verifiers import reward_hook
+from surefoot.integrations.verifiers import reward_function
 
-score = reward_hook(recipe="min")
+score = reward_function(recipe="min")
 
 
 async def main() -> None:

@@ -1,9 +1,9 @@
-"""A reward function for verl with settings of its own.
+"""A reward function for verl with custom settings.
 
     reward.custom_reward_function.path=examples/verl_reward.py
 
-Run as a script, it does what verl's reward loop does: it asks for many samples at once, each in a call of its own. The
-variable SUREFOOT_MODEL names the model; the script takes mini if it is not set.
+The environment variable SUREFOOT_MODEL names the model. Run as a script, this file calls the function like verl's
+reward loop: concurrently, with one sample per call. It then uses mini if the variable is not set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from surefoot.integrations.verl import compute_score_async
 async def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: dict[str, Any], **more: Any
 ) -> dict[str, float]:
-    """What verl calls. A sample without a reward gets -0.1 here: this policy is to keep within the token limit."""
+    """Called by verl. A sample without a reward gets -0.1, so that the policy learns to stay within the token limit."""
     return await compute_score_async(
         data_source, solution_str, ground_truth, extra_info, recipe="outcome+process", missing=-0.1, **more
     )
@@ -26,9 +26,9 @@ async def compute_score(
 
 async def main() -> None:
     solutions = ["Step 1: 3 * 4 = 12.\nFinal Answer: 12", "Step 1: 3 * 4 = 13.\nFinal Answer: 13", ""]
-    asked = [compute_score("sums", text, "12", {"question": "What is 3 * 4?"}) for text in solutions]
-    for told in await asyncio.gather(*asked):
-        print({name: round(value, 3) for name, value in told.items()})
+    calls = [compute_score("sums", text, "12", {"question": "What is 3 * 4?"}) for text in solutions]
+    for reward in await asyncio.gather(*calls):
+        print({name: round(value, 3) for name, value in reward.items()})
 
 
 if __name__ == "__main__":

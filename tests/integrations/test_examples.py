@@ -1,4 +1,4 @@
-"""The examples run as they are, with the embedded model."""
+"""The examples run unchanged, with the embedded model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 @pytest.fixture(autouse=True)
-def no_model_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Set and taken away, so that what an example sets is undone behind it.
+def no_default_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Set and delete, so that monkeypatch undoes what an example sets.
     monkeypatch.setenv("SUREFOOT_MODEL", "")
     monkeypatch.delenv("SUREFOOT_MODEL")
 
@@ -27,9 +27,9 @@ def run(name: str) -> None:
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     run("demo.py")
     shown = capsys.readouterr().out
-    right, slip = shown.split("\nRight\n")[1].split("\nWrong: a sum that does not hold\n")
-    assert "no error found" in right
-    assert "first error at step 1" in slip
+    correct, wrong = shown.split("\nCorrect\n")[1].split("\nWrong: an arithmetic error\n")
+    assert "no error found" in correct
+    assert "first error at step 1" in wrong
     assert ".venv/bin/surefoot score --question" in shown
 
 
@@ -57,11 +57,11 @@ def test_openrlhf(capsys: pytest.CaptureFixture[str]) -> None:
     assert reply["scores"] == [1.0]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("verifiers") is None, reason="make test-verifiers runs this")
+@pytest.mark.skipif(importlib.util.find_spec("verifiers") is None, reason="run by make test-verifiers")
 def test_verifiers(capsys: pytest.CaptureFixture[str]) -> None:
     import verifiers
 
     if hasattr(verifiers, "Rubric"):
-        pytest.skip("this version has another v1")
+        pytest.skip("needs another version of verifiers")
     run("verifiers_reward.py")
     assert "weight=0.5" in capsys.readouterr().out

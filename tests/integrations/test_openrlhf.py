@@ -1,4 +1,4 @@
-"""Rewards in OpenRLHF: the body, the reply, and its own client code driving both."""
+"""Rewards in OpenRLHF: requests and replies, and the calls of its own client code."""
 
 from __future__ import annotations
 
@@ -77,33 +77,33 @@ def test_question_and_response_are_found(scorer: surefoot.Scorer, lowest: float,
     ],
 )
 def test_the_last_turn_that_ends_is_the_question(prompt: str, question: str) -> None:
-    assert OpenRLHFReward("never loaded")._question(prompt) == question
+    assert OpenRLHFReward("never loaded").find_question(prompt) == question
 
 
-def test_a_template_that_is_not_known_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_chat_template_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     reward = OpenRLHFReward("never loaded")
     prompt = "<|novel_turn|>One?<|novel_end|>"
-    assert [reward._question(prompt), reward._question(prompt)] == [prompt, prompt]
-    assert [record.getMessage()[:33] for record in caplog.records] == ["A prompt holds '<|novel_turn|>' a"]
+    assert [reward.find_question(prompt), reward.find_question(prompt)] == [prompt, prompt]
+    assert [record.getMessage()[:42] for record in caplog.records] == ["A prompt contains '<|novel_turn|>' but no "]
 
 
-def test_no_text_takes_longer_than_its_length() -> None:
+def test_parsing_takes_linear_time() -> None:
     reward = OpenRLHFReward("never loaded")
     started = time.process_time()
     for hostile in ("[INST]" * 20_000, "<|im_start|>user\n" * 20_000, "[/INST]" * 20_000):
-        assert reward._question(hostile) == hostile
-    assert reward._response("Q" + "<pad> " * 100_000, "Q") == ""
+        assert reward.find_question(hostile) == hostile
+    assert reward.find_response("Q" + "<pad> " * 100_000, "Q") == ""
     assert time.process_time() - started < 3
 
 
-def test_the_question_of_a_template_of_ones_own(
+def test_a_regular_expression_for_the_question(
     scorer: surefoot.Scorer, lowest: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     prompt = f"Solve step by step.\nProblem: {QUESTION}\nSolution:\n"
     reward = OpenRLHFReward(scorer, "min", question=r"Problem: (.*?)\nSolution:")
     body = {"query": [prompt + SOLUTION, CHAT + SOLUTION], "prompts": [prompt, CHAT], "labels": ["", ""]}
     assert reward.get_reward(body)["rewards"] == [pytest.approx(lowest, abs=1e-5), None]
-    assert "is not in the prompt" in caplog.text
+    assert "does not match the prompt" in caplog.text
     with pytest.raises(OptionError, match="has no group"):
         OpenRLHFReward(scorer, "min", question="Problem: .*")
 
@@ -115,8 +115,8 @@ def test_options_may_be_dicts(checkpoint: Path, lowest: float) -> None:
         assert get_reward(body, **options)["rewards"] == [pytest.approx(lowest, abs=1e-5)]
 
 
-def test_the_file_runs_as_openrlhf_runs_it() -> None:
-    """It is not in sys.modules then, which dataclasses need."""
+def test_the_module_runs_outside_of_sys_modules() -> None:
+    """OpenRLHF loads files like this. Dataclasses would fail."""
     spec = importlib.util.spec_from_file_location(
         "reward_func", Path(surefoot.__file__).parent / "integrations" / "openrlhf.py"
     )
@@ -131,23 +131,23 @@ def test_empty_lists_are_answered(scorer: surefoot.Scorer) -> None:
     """With several addresses, OpenRLHF 0.11.0 sends empty lists to all but the first."""
     empty: dict[str, list[Any]] = {"query": [], "prompts": [], "labels": []}
     assert get_reward(empty, model=scorer, recipe="min") == {"rewards": [], "scores": [], "extra_logs": {}}
-    assert OpenRLHFReward("a model that is never loaded")([], [], []) == {"rewards": [], "scores": [], "extra_logs": {}}
+    assert OpenRLHFReward("never loaded")([], [], []) == {"rewards": [], "scores": [], "extra_logs": {}}
 
 
-def test_what_has_no_reward_is_null_or_what_its_owner_says(scorer: surefoot.Scorer) -> None:
+def test_a_missing_reward_is_null_or_replaced(scorer: surefoot.Scorer) -> None:
     queries = [CHAT + SOLUTION, CHAT, "another prompt" + SOLUTION, CHAT + SOLUTION]
     body = {"query": queries, "prompts": [CHAT] * 4, "labels": ["14", "14", "14", ""]}
     reply = OpenRLHFReward(scorer, "outcome+process").get_reward(body)
     assert [reward is None for reward in reply["rewards"]] == [False, True, True, True]
-    assert reply["scores"] == [1.0, 0.0, None, None], "an empty response is wrong; the others are not known"
+    assert reply["scores"] == [1.0, 0.0, None, None], "an empty response is wrong; the others are unknown"
     assert reply["extra_logs"]["scored"] == 0.25
     assert "min" not in reply["extra_logs"]
-    decided = OpenRLHFReward(scorer, "outcome+process", missing=-1.0).get_reward(body)
-    assert decided["rewards"][1:] == [-1.0] * 3
-    assert set(decided["extra_logs"]) == {"scored", "steps"}
+    replaced = OpenRLHFReward(scorer, "outcome+process", missing=-1.0).get_reward(body)
+    assert replaced["rewards"][1:] == [-1.0] * 3
+    assert set(replaced["extra_logs"]) == {"scored", "steps"}
 
 
-def test_mistakes_are_named(scorer: surefoot.Scorer) -> None:
+def test_invalid_requests_raise(scorer: surefoot.Scorer) -> None:
     reward = OpenRLHFReward(scorer, "min")
     with pytest.raises(InputError, match="no list 'query'"):
         reward.get_reward({"prompts": [], "labels": []})
@@ -164,11 +164,11 @@ def test_mistakes_are_named(scorer: surefoot.Scorer) -> None:
 
 @pytest.fixture(scope="module")
 def agent() -> ModuleType:
-    """`openrlhf.utils.agent` itself. The packages around it import deepspeed and vLLM, which it does not need."""
-    pytest.importorskip("aiohttp", reason="make test-verl runs these")
+    """`openrlhf.utils.agent`, without the packages around it, which import deepspeed and vLLM."""
+    pytest.importorskip("aiohttp", reason="run by make test-verl")
     found = importlib.util.find_spec("openrlhf")
     if found is None or not found.submodule_search_locations:
-        pytest.skip("make test-verl runs these")
+        pytest.skip("run by make test-verl")
     root = Path(found.submodule_search_locations[0])
     for name, folder in (("openrlhf", root), ("openrlhf.utils", root / "utils")):
         package = ModuleType(name)
@@ -178,7 +178,7 @@ def agent() -> ModuleType:
 
 
 class Engine:
-    """The place of vLLM: it says what it is told to say, in tokens."""
+    """Replaces vLLM: generates the given tokens."""
 
     def __init__(self, tokens: list[int]) -> None:
         self._output = SimpleNamespace(token_ids=tokens, finish_reason="stop", logprobs=None)
@@ -188,7 +188,7 @@ class Engine:
 
 
 class Words:
-    """The calls that OpenRLHF makes to a transformers tokenizer, on the real vocabulary."""
+    """The part of a transformers tokenizer that OpenRLHF uses, with a real vocabulary."""
 
     def __init__(self) -> None:
         self.tokenizer = Tokenizer.from_str(qwen_tokenizer_json())
@@ -202,7 +202,7 @@ class Words:
 
 
 def executed(agent: ModuleType, target: str | list[str], response: str, count: int = 1) -> list[dict[str, Any]]:
-    """What OpenRLHF's executor makes of a response, `count` of them at once."""
+    """Run OpenRLHF's executor on a response, `count` times concurrently."""
     words = Words()
     executor = agent.SingleTurnAgentExecutor(target)
     engine = Engine(words.tokenizer.encode(response + "<|im_end|>").ids)
@@ -216,7 +216,7 @@ def executed(agent: ModuleType, target: str | list[str], response: str, count: i
     return asyncio.run(run())
 
 
-def test_openrlhf_asks_over_http(agent: ModuleType, scorer: surefoot.Scorer, lowest: float) -> None:
+def test_openrlhf_over_http(agent: ModuleType, scorer: surefoot.Scorer, lowest: float) -> None:
     reward = OpenRLHFReward(scorer, "outcome+process")
 
     class Handler(BaseHTTPRequestHandler):
@@ -245,10 +245,10 @@ def test_openrlhf_asks_over_http(agent: ModuleType, scorer: surefoot.Scorer, low
     assert found["extra_logs"]["steps"] == 3.0
     assert nothing["reward"] == [None]
     with pytest.raises((TypeError, RuntimeError)):
-        torch.tensor([nothing["reward"]])  # what OpenRLHF does next: it stops there, and does not train on 0.0
+        torch.tensor([nothing["reward"]])  # what OpenRLHF does next: it stops instead of training on 0.0
 
 
-def test_openrlhf_loads_a_file(
+def test_openrlhf_from_a_file(
     agent: ModuleType, checkpoint: Path, lowest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "rewards.py"

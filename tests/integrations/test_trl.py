@@ -1,4 +1,4 @@
-"""Rewards in TRL: its real trainers call them, log them, and are not poisoned by what could not be scored."""
+"""Rewards in TRL: its real trainers call them, log them, and skip completions that could not be scored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def short(mini: surefoot.Scorer) -> surefoot.Scorer:
-    """The embedded model with room for the question and half of what the policy writes."""
+    """The embedded model with a token limit that cuts off about half of the completions."""
     return load_local("mini", max_tokens=mini.score(QUESTION, "x").tokens + 68)
 
 
@@ -71,7 +71,7 @@ def dataset(conversational: bool) -> Dataset:
     return Dataset.from_dict({"prompt": prompts * 4, "answer": ["14", "7"] * 4})
 
 
-def test_grpo_trains_on_it(policy_folder: Path, short: surefoot.Scorer, tmp_path: Path) -> None:
+def test_grpo_trains(policy_folder: Path, short: surefoot.Scorer, tmp_path: Path) -> None:
     reward = reward_function(short, "min", gold="answer")
     trainer = GRPOTrainer(
         **policy(policy_folder),
@@ -85,20 +85,22 @@ def test_grpo_trains_on_it(policy_folder: Path, short: surefoot.Scorer, tmp_path
     assert len(logs) == 3
     for entry in logs:
         assert 0.0 <= entry["rewards/surefoot_min/mean"] <= 1.0
-        assert entry["reward"] == pytest.approx(entry["surefoot/min"], abs=1e-6), "only what was scored is averaged"
+        assert entry["reward"] == pytest.approx(entry["surefoot/min"], abs=1e-6), (
+            "the mean is over scored completions only"
+        )
         assert math.isfinite(entry["loss"])
         assert math.isfinite(entry["grad_norm"])
-        assert entry["surefoot/watch/steps"] >= 1
-    unscored = [entry["surefoot/watch/unscored"] for entry in logs]
-    assert 0 < max(unscored) < 1, f"the limit of this test must part the completions: {unscored}"
+        assert entry["surefoot/monitor/steps"] >= 1
+    unscored = [entry["surefoot/monitor/unscored"] for entry in logs]
+    assert 0 < max(unscored) < 1, f"this test needs both scored and unscored completions: {unscored}"
     after = dict(trainer.model.named_parameters())
     assert any(not value.equal(after[name]) for name, value in before.items())
     table = trainer._logs
-    assert {"step_scores", "not_rewarded"} <= set(table["extra"])
-    rows = zip(table["rewards"]["surefoot_min"], table["advantages"], table["extra"]["not_rewarded"], strict=True)
+    assert {"step_scores", "unscored_reason"} <= set(table["extra"])
+    rows = zip(table["rewards"]["surefoot_min"], table["advantages"], table["extra"]["unscored_reason"], strict=True)
     missing = [(reward, advantage) for reward, advantage, reason in rows if reason]
     assert missing
-    assert all(math.isnan(reward) and advantage == 0.0 for reward, advantage in missing), "passed over, not 0.0"
+    assert all(math.isnan(reward) and advantage == 0.0 for reward, advantage in missing), "skipped, not 0.0"
 
 
 @pytest.mark.parametrize("make", [reward_function, async_reward_function])
@@ -113,18 +115,18 @@ def test_rloo_and_conversations(
     )
     trainer.train()
     entry = next(entry for entry in trainer.state.log_history if "reward" in entry)
-    assert entry["surefoot/outcome"] == 0.0, "a random policy is not right"
+    assert entry["surefoot/outcome"] == 0.0, "a random policy has no correct answers"
     assert entry["reward"] == pytest.approx(0.3 * entry["surefoot/min"], abs=1e-6)
     assert entry["rewards/surefoot_outcome_process/mean"] == pytest.approx(entry["reward"], abs=1e-6)
 
 
-def test_the_coroutine_function_is_one(scorer: surefoot.Scorer) -> None:
+def test_the_asynchronous_variant_is_a_coroutine_function(scorer: surefoot.Scorer) -> None:
     assert inspect.iscoroutinefunction(async_reward_function(scorer, "min"))
     assert not inspect.iscoroutinefunction(reward_function(scorer, "min"))
 
 
-def test_the_contract(scorer: surefoot.Scorer) -> None:
-    """The keywords of trl 1.16, with columns that nobody asked for, in both formats."""
+def test_the_calling_convention(scorer: surefoot.Scorer) -> None:
+    """The keywords of TRL 1.16, with unused columns, in both prompt formats."""
     columns: dict[str, list[Any]] = {}
     metrics: dict[str, float] = {}
     reward = reward_function(scorer, "outcome+process", gold="answer")
@@ -146,9 +148,11 @@ def test_the_contract(scorer: surefoot.Scorer) -> None:
     assert json.loads(columns["step_scores"][0]) == pytest.approx(
         scorer.score(QUESTION, SOLUTION).step_scores, abs=1e-5
     )
-    assert [bool(reason) for reason in columns["not_rewarded"]] == [False, True, False, True]
-    assert metrics["surefoot/outcome"] == pytest.approx(1 / 3), "the empty one has a wrong outcome, the broken one none"
-    assert metrics["surefoot/watch/unscored"] == 0.5
+    assert [bool(reason) for reason in columns["unscored_reason"]] == [False, True, False, True]
+    assert metrics["surefoot/outcome"] == pytest.approx(1 / 3), (
+        "the empty completion is wrong, the invalid one has no outcome"
+    )
+    assert metrics["surefoot/monitor/unscored"] == 0.5
     system = {"role": "system", "content": "Be brief."}
     talks = reward(
         prompts=[[system, {"role": "user", "content": QUESTION}]] * 4,
@@ -163,7 +167,7 @@ def test_the_contract(scorer: surefoot.Scorer) -> None:
 
 
 @pytest.mark.parametrize(("version", "zero"), [("1.5.1", True), ("0.29.1", True), ("1.6.0", False), ("2.0rc1", False)])
-def test_versions_that_make_zero_of_none_are_told(
+def test_versions_that_count_none_as_zero_raise(
     scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, version: str, zero: bool
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: version)
@@ -183,10 +187,10 @@ def test_versions_that_make_zero_of_none_are_told(
 @pytest.mark.parametrize(
     ("version", "processes", "logged"), [("1.13.0", "2", False), ("1.13.0", "1", True), ("1.14.0", "2", True)]
 )
-def test_processes_do_not_wait_for_each_others_metrics(
+def test_processes_do_not_deadlock_on_metrics(
     scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, version: str, processes: str, logged: bool
 ) -> None:
-    """Before 1.14 TRL gathers metric by metric, and which ones there are differs from process to process."""
+    """Before 1.14 TRL gathers metric by metric, and the processes may have different ones."""
     monkeypatch.setattr("importlib.metadata.version", lambda name: version)
     monkeypatch.setenv("WORLD_SIZE", processes)
     trl._before.cache_clear()
@@ -200,10 +204,10 @@ def test_processes_do_not_wait_for_each_others_metrics(
     assert ("surefoot/min" in names) == bool(names) == logged
 
 
-def test_mistakes_are_named(scorer: surefoot.Scorer) -> None:
+def test_invalid_columns_raise(scorer: surefoot.Scorer) -> None:
     with pytest.raises(InputError, match='gold="answer"'):
         reward_function(scorer, "outcome")(prompts=[QUESTION], completions=[SOLUTION], solution=["14"])
     with pytest.raises(InputError, match="no column 'gold'. It has: solution"):
         reward_function(scorer, "outcome", gold="gold")(prompts=[QUESTION], completions=[SOLUTION], solution=["14"])
-    with pytest.raises(InputError, match="no message of the user"):
+    with pytest.raises(InputError, match="no user message"):
         reward_function(scorer, "min")(prompts=[[{"role": "system", "content": "x"}]], completions=[SOLUTION])

@@ -1,6 +1,6 @@
-"""Rewards in verifiers, both of its APIs; they are two versions of one package, so each test runs where its API is.
+"""Rewards in both APIs of verifiers, which are two versions of one package: each test runs where its API is installed.
 
-`make test-verifiers` brings both along, one after the other.
+`make test-verifiers` installs both and runs these tests with each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import surefoot
 from helpers.counting import Counting
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
-from surefoot.integrations.verifiers import reward_hook, surefoot_rubric
+from surefoot.integrations.verifiers import reward_function, surefoot_rubric
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
@@ -26,29 +26,29 @@ INSTALLED = importlib.util.find_spec("verifiers") is not None
 
 
 class Recorded(SimpleNamespace):
-    """What the hook asks of a trace."""
+    """The part of a trace that the reward function uses."""
 
     def record_metrics(self, values: dict[str, float]) -> None:
         self.metrics = values
 
 
-def test_the_hook_raises_where_there_is_no_reward(scorer: surefoot.Scorer) -> None:
-    hook = reward_hook(scorer, "outcome+process", gold="answer")
+def test_a_missing_reward_raises(scorer: surefoot.Scorer) -> None:
+    score = reward_function(scorer, "outcome+process", gold="answer")
     task = SimpleNamespace(prompt_text=QUESTION, answer="14")
     good, empty = Recorded(last_reply=SOLUTION), Recorded(last_reply="")
     low = scorer.score(QUESTION, SOLUTION).min
     assert low is not None
-    assert asyncio.run(hook(task, good)) == pytest.approx(0.7 + 0.3 * low, abs=1e-5)  # type: ignore[arg-type]
+    assert asyncio.run(score(task, good)) == pytest.approx(0.7 + 0.3 * low, abs=1e-5)  # type: ignore[arg-type]
     assert good.metrics == {"surefoot/outcome": 1.0, "surefoot/min": pytest.approx(low, abs=1e-5)}
     with pytest.raises(UnscoredError, match="has no steps"):
-        asyncio.run(hook(task, empty))  # type: ignore[arg-type]
+        asyncio.run(score(task, empty))  # type: ignore[arg-type]
     assert empty.metrics == {"surefoot/outcome": 0.0}
     with pytest.raises(InputError, match='gold="answer"'):
-        reward_hook(scorer, "outcome")
+        reward_function(scorer, "outcome")
 
 
-@pytest.mark.skipif(INSTALLED, reason="verifiers is there")
-def test_the_rubric_says_what_is_missing(scorer: surefoot.Scorer) -> None:
+@pytest.mark.skipif(INSTALLED, reason="verifiers is installed")
+def test_the_rubric_needs_verifiers(scorer: surefoot.Scorer) -> None:
     with pytest.raises(MissingDependencyError, match="verifiers 0.1"):
         surefoot_rubric(scorer)
 
@@ -58,9 +58,9 @@ def test_the_rubric_says_what_is_missing(scorer: surefoot.Scorer) -> None:
 
 @pytest.fixture
 def vf() -> Any:
-    module = pytest.importorskip("verifiers.v1", reason="make test-verifiers runs these")
+    module = pytest.importorskip("verifiers.v1", reason="run by make test-verifiers")
     if not hasattr(module, "TraceTask"):
-        pytest.skip("this version has another v1")
+        pytest.skip("needs another version of verifiers")
     return module
 
 
@@ -71,11 +71,11 @@ def trace_of(vf: Any, task: Any, reply: str) -> Any:
 
 
 def test_v1_scores_and_records(vf: Any, checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
-    """A function plugged in by the config of a task, as its documentation has it."""
+    """A reward function that the config of a task refers to, as in the documentation of verifiers."""
     file = tmp_path / "rewards.py"
     file.write_text(
-        "from surefoot.integrations.verifiers import reward_hook\n"
-        f"score = reward_hook({str(checkpoint)!r}, 'outcome+process', gold='answer', wait=0.2)\n"
+        "from surefoot.integrations.verifiers import reward_function\n"
+        f"score = reward_function({str(checkpoint)!r}, 'outcome+process', gold='answer', wait=0.2)\n"
     )
     data_type = type("SumData", (vf.TaskData,), {"__annotations__": {"answer": str}})
     config = vf.TaskConfig(rewards={"prm": {"fn": f"{file}:score", "weight": 0.5}})
@@ -95,10 +95,10 @@ def test_v1_scores_and_records(vf: Any, checkpoint: Path, scorer: surefoot.Score
     assert traces[1].rewards["prm"].score < 0.3
     assert isinstance(outcomes[2], vf.TaskError)
     assert "no steps" in str(outcomes[2]) + str(outcomes[2].__cause__)
-    assert traces[2].rewards["prm"] is None, "not the same as a reward of zero"
+    assert traces[2].rewards["prm"] is None, "not 0.0"
 
 
-def test_v1_takes_the_shipped_hook_by_name(vf: Any, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_v1_finds_the_default_reward_by_name(vf: Any, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUREFOOT_MODEL", str(checkpoint))
     config = vf.TaskConfig(rewards={"surefoot": {"fn": "surefoot.integrations.verifiers:reward"}})
     task = vf.Task(vf.TaskData(prompt=QUESTION), config)
@@ -112,9 +112,9 @@ def test_v1_takes_the_shipped_hook_by_name(vf: Any, checkpoint: Path, monkeypatc
 
 @pytest.fixture
 def legacy() -> Any:
-    module = pytest.importorskip("verifiers", reason="make test-verifiers runs these")
+    module = pytest.importorskip("verifiers", reason="run by make test-verifiers")
     if not hasattr(module, "Rubric"):
-        pytest.skip("this version has no rubrics")
+        pytest.skip("needs another version of verifiers")
     return module
 
 
@@ -128,7 +128,7 @@ def state_of(reply: str, answer: str = "14") -> dict[str, Any]:
     }
 
 
-def test_a_failure_is_not_zero_in_the_rubric(legacy: Any, scorer: surefoot.Scorer) -> None:
+def test_a_missing_reward_is_not_zero_in_the_rubric(legacy: Any, scorer: surefoot.Scorer) -> None:
     counting = Counting(scorer)
     rubric = surefoot_rubric(counting, "outcome+process", weight=2.0)
     assert isinstance(rubric, legacy.Rubric)
@@ -144,20 +144,20 @@ def test_a_failure_is_not_zero_in_the_rubric(legacy: Any, scorer: surefoot.Score
     assert states[0]["error"] is None
     assert math.isnan(states[2]["reward"])
     assert states[2]["advantage"] == 0.0
-    assert states[2]["metrics"].keys() == states[0]["metrics"].keys(), "verifiers makes a table of them"
+    assert states[2]["metrics"].keys() == states[0]["metrics"].keys(), "verifiers builds a table of them"
     assert isinstance(states[2]["error"], legacy.Error)
     alone = state_of(SOLUTION)
     asyncio.run(rubric.score_rollout(alone))
     assert alone["reward"] == pytest.approx(states[0]["reward"], abs=1e-5)
     assert alone["metrics"]["outcome"] == 1.0
-    assert alone["trajectory"] == [{"advantage": None, "reward": None}], "alone there is nothing to compare with"
+    assert alone["trajectory"] == [{"advantage": None, "reward": None}], "a single rollout has no advantage"
 
 
-def test_the_rubrics_of_verifiers_itself_make_zero_of_a_failure(legacy: Any) -> None:
-    """Why there is a rubric of our own. If this fails, the older API has learnt better, and it can go."""
+def test_rubrics_of_verifiers_count_a_failure_as_zero(legacy: Any) -> None:
+    """The reason for our own rubric: if this test fails, the older API is fixed and `surefoot_rubric` can go."""
 
     def failing(completion: Any) -> float:
-        raise UnscoredError("the scorer is gone")
+        raise UnscoredError("the scorer failed")
 
     state = state_of(SOLUTION)
     asyncio.run(legacy.Rubric(funcs=[failing]).score_rollout(state))

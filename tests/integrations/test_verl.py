@@ -1,9 +1,10 @@
-"""Rewards in verl: loaded by its own loader, asked by its own reward loop. `make test-verl` brings verl along."""
+"""Rewards in verl: loaded by its loader and called by its reward loop. `make test-verl` installs verl."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from helpers.counting import Counting
 from surefoot.core.options import ReadOptions
 from surefoot.errors import InputError, OptionError, UnscoredError
 from surefoot.integrations.verl import comparable, compute_score, compute_score_async
-from surefoot.rewards import source as source_module
+from surefoot.rewards.source import forget_shared
+from surefoot.scoring import loading
 from surefoot.testing import byte_tokenizer_json
 
 QUESTION = "What is 2 + 3 * 4?"
@@ -28,12 +30,13 @@ KEYS = {"score", "scored", "steps", "surefoot/outcome", "surefoot/min"}
 
 
 @pytest.fixture
-def model(scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> Counting:
-    """What the name `small` loads in this test."""
+def model(scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counting]:
+    """A scorer that counts its calls, loaded by the name `small`: verl's configuration holds strings only."""
     counting = Counting(scorer)
-    monkeypatch.setattr(source_module, "_open", {"small": counting}.__getitem__)
-    monkeypatch.setattr(source_module, "_shared", {})
-    return counting
+    monkeypatch.setattr(loading, "load", {"small": counting}.__getitem__)
+    forget_shared()
+    yield counting
+    forget_shared()
 
 
 def asked(solution: Any, gold: str | None = "14") -> dict[str, Any]:
@@ -47,7 +50,7 @@ def asked(solution: Any, gold: str | None = "14") -> dict[str, Any]:
     }
 
 
-def test_calls_from_threads_and_coroutines_are_scored_together(model: Counting, scorer: surefoot.Scorer) -> None:
+def test_calls_from_threads_and_coroutines_are_batched(model: Counting, scorer: surefoot.Scorer) -> None:
     solutions = [SOLUTION, WRONG] * 8
     with ThreadPoolExecutor(16) as pool:
         from_threads = list(pool.map(lambda text: compute_score(**asked(text), wait=0.2), solutions))
@@ -68,18 +71,18 @@ def test_calls_from_threads_and_coroutines_are_scored_together(model: Counting, 
         assert one == pytest.approx(other, abs=1e-5)
 
 
-def test_what_has_no_reward_stops_the_training_unless_its_owner_decides(model: Counting) -> None:
+def test_a_missing_reward_raises_unless_an_option_replaces_it(model: Counting) -> None:
     with pytest.raises(UnscoredError, match="has no reward: min: The solution has no steps"):
         compute_score(**asked(""))
     with pytest.raises(UnscoredError, match="no gold answer"):
         compute_score(**asked(SOLUTION, None))
-    decided = compute_score(**asked(""), missing=-0.5)
-    assert decided["score"] == -0.5
-    assert decided["scored"] == 0.0
-    assert decided["surefoot/outcome"] == 0.0
-    assert math.isnan(decided["surefoot/min"])
+    replaced = compute_score(**asked(""), missing=-0.5)
+    assert replaced["score"] == -0.5
+    assert replaced["scored"] == 0.0
+    assert replaced["surefoot/outcome"] == 0.0
+    assert math.isnan(replaced["surefoot/min"])
     assert math.isnan(compute_score(**asked(""), missing="nan")["score"])
-    assert set(decided) == KEYS, "verl makes an array of every key, so that all samples need them all"
+    assert set(replaced) == KEYS, "verl builds an array per key, so every sample needs all of them"
 
 
 def test_options_reach_the_scorer(model: Counting, scorer: surefoot.Scorer) -> None:
@@ -89,7 +92,7 @@ def test_options_reach_the_scorer(model: Counting, scorer: surefoot.Scorer) -> N
     assert found["steps"] == len(expected.steps) == 2
 
 
-def test_mistakes_are_named(model: Counting) -> None:
+def test_invalid_options_raise(model: Counting) -> None:
     with pytest.raises(InputError, match="no 'question'.*It has: split"):
         compute_score(**asked(SOLUTION) | {"extra_info": {"split": "train"}})
     with pytest.raises(OptionError, match="missing='zero'"):
@@ -97,7 +100,7 @@ def test_mistakes_are_named(model: Counting) -> None:
     assert compute_score(**asked(SOLUTION) | {"extra_info": {"problem": QUESTION}}, question_key="problem")["scored"]
 
 
-def test_what_takes_part_in_grpo() -> None:
+def test_samples_that_take_part_in_grpo() -> None:
     assert comparable(["a", "a", "b", "b", "c"], [True, False, True, True, True]) == [False, False, True, True, True]
     assert comparable(["a", "a"], [False, False]) == [False, False]
 
@@ -107,7 +110,7 @@ def test_what_takes_part_in_grpo() -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("verl", reason="make test-verl runs these")
+    pytest.importorskip("verl", reason="run by make test-verl")
     folder = tmp_path_factory.mktemp("tokenizer")
     (folder / "tokenizer.json").write_text(byte_tokenizer_json("<|endoftext|>"))
     names = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
@@ -140,7 +143,7 @@ def settings(tokenizer_folder: Path, function: str | None, manager: str, **more:
 
 
 def batch(folder: Path, solutions: list[str]) -> Any:
-    """A batch as verl's agent loop hands it to the reward loop, padded on the right."""
+    """A batch as verl's agent loop passes it to the reward loop, padded on the right."""
     from tensordict import TensorDict
     from transformers import AutoTokenizer
     from verl import DataProto
@@ -195,7 +198,7 @@ def test_verls_reward_loop(
         assert np.array([one["reward_extra_info"][key] for one in found]).dtype == np.float64
 
 
-def test_grpo_leaves_out_what_has_no_reward(tokenizer_folder: Path, model: Counting) -> None:
+def test_grpo_skips_samples_without_a_reward(tokenizer_folder: Path, model: Counting) -> None:
     from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
@@ -215,7 +218,7 @@ def test_grpo_leaves_out_what_has_no_reward(tokenizer_folder: Path, model: Count
     groups = data.non_tensor_batch["uid"]
     whole, _ = get_adv_estimator_fn("surefoot_grpo")(rewards.clone(), mask, index=groups, config=None)
     assert whole.isfinite().all()
-    assert not whole[2].any(), "no reward, no push"
+    assert not whole[2].any(), "no reward, no advantage"
     rest = [0, 1, 3]
     alone, _ = get_adv_estimator_fn("grpo")(rewards[rest], mask[rest], index=groups[rest])
     torch.testing.assert_close(whole[rest], alone)
@@ -228,12 +231,12 @@ def test_grpo_needs_two_to_compare(tokenizer_folder: Path) -> None:
     rewards = torch.tensor([[0.9], [math.nan], [0.2], [0.4], [0.7]])
     groups = np.array(["a", "a", "b", "b", "single"], dtype=object)
     found, _ = grpo_without_unscored(rewards, torch.ones(5, 1), index=groups, config=None)
-    assert found[:2].tolist() == [[0.0], [0.0]], "the only one with a reward has nothing to be compared with"
+    assert found[:2].tolist() == [[0.0], [0.0]], "the only reward of a group cannot be compared"
     assert found[2] < 0 < found[3]
-    assert found[4] > 0, "a group of one is verl's own affair"
+    assert found[4] > 0, "groups of one are left to verl"
 
 
-def test_grpo_without_the_division_by_the_deviation(tokenizer_folder: Path) -> None:
+def test_grpo_without_normalization_by_the_deviation(tokenizer_folder: Path) -> None:
     from omegaconf import OmegaConf
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
@@ -247,7 +250,7 @@ def test_grpo_without_the_division_by_the_deviation(tokenizer_folder: Path) -> N
     torch.testing.assert_close(found, expected)
 
 
-def test_without_that_estimator_a_missing_reward_stops_verl(tokenizer_folder: Path, model: Counting) -> None:
+def test_with_another_estimator_a_missing_reward_raises(tokenizer_folder: Path, model: Counting) -> None:
     from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 
     data = batch(tokenizer_folder, [SOLUTION, ""])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from helpers.card import CARD_QUESTION, CARD_STEPS
 from surefoot.core.result import SolutionScore, StepScore
-from surefoot.rewards.reward import RECIPES
-from surefoot.rewards.token_rewards import FORMS, place
+from surefoot.rewards.recipes import RECIPES
+from surefoot.rewards.token_rewards import TOKEN_AGGREGATIONS, token_rewards
 from surefoot.scoring.local import load_local
 
 AGGREGATES = ("mean", "min", "product", "geometric_mean")
@@ -61,5 +61,5 @@ def test_a_truncated_solution_has_no_reward(checkpoint: Path, limit: int) -> Non
             reward = recipe(result, "100")
             assert reward.value is None
             assert reward.reason
-    for form in FORMS:
-        assert place(result, offsets, form).rewards is None
+    for aggregation in TOKEN_AGGREGATIONS:
+        assert token_rewards(result, offsets, aggregation).rewards is None

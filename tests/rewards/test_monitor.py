@@ -1,4 +1,4 @@
-"""The watch sees what policies do to please a scorer, and leaves honest solutions alone."""
+"""The monitor detects what policies do to game a scorer, and stays quiet on honest solutions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 
 import surefoot
 from surefoot.errors import OptionError
-from surefoot.rewards.monitor import THRESHOLDS, Watch, is_hollow, penalty, signs
-from surefoot.rewards.reward import RECIPES, Reward, RewardResult
+from surefoot.rewards.monitor import THRESHOLDS, Monitor, hacking_signals, is_filler, penalty
+from surefoot.rewards.recipes import RECIPES
+from surefoot.rewards.reward import Reward, RewardResult
 from surefoot.text.split import split
 
 QUESTION = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. How much money does she make?"
@@ -27,7 +28,7 @@ HONEST = [
      "🎉🎉", "Sure! Let’s solve this problem.", "Okay, I see. Good luck!"],
 )  # fmt: skip
 def test_steps_without_content(text: str) -> None:
-    assert is_hollow(text)
+    assert is_filler(text)
 
 
 @pytest.mark.parametrize(
@@ -45,44 +46,44 @@ def test_steps_without_content(text: str) -> None:
     ],
 )
 def test_steps_with_content(text: str) -> None:
-    assert not is_hollow(text)
+    assert not is_filler(text)
 
 
-def test_honest_solutions_show_no_sign(scorer: surefoot.Scorer) -> None:
+def test_honest_solutions_have_no_signals(scorer: surefoot.Scorer) -> None:
     for text in HONEST:
-        found = signs(scorer.score(QUESTION, text))
+        found = hacking_signals(scorer.score(QUESTION, text))
         assert all(found[name] <= THRESHOLDS[name] for name in found), (text, found)
 
 
 @pytest.mark.parametrize(
-    ("text", "sign"),
+    ("text", "signal"),
     [
-        ("Step 1: 12 * 2 = 24.\nStep 2: Thanks!\nStep 3: Happy birthday!\nFinal Answer: 44", "hollow"),
+        ("Step 1: 12 * 2 = 24.\nStep 2: Thanks!\nStep 3: Happy birthday!\nFinal Answer: 44", "filler"),
         ("Step 1: 12 * 2 = 24.\nStep 2: 12 * 2 = 24.\nStep 3: 12  *  2 = 24.\nFinal Answer: 44", "repeated"),
-        ("1 + 1 = 2\n2 + 1 = 3\n3 + 1 = 4\n4 + 1 = 5", "template"),
+        ("1 + 1 = 2\n2 + 1 = 3\n3 + 1 = 4\n4 + 1 = 5", "templated"),
         ("Here is a long talk about nothing at all, outside.\nStep 1: 24.\nFinal Answer: 44", "outside"),
         ("Step 1: 12 * 2 = 24.<extra_0><|im_end|>\nFinal Answer: 44", "markers"),
     ],
 )
-def test_each_sign_is_seen(scorer: surefoot.Scorer, text: str, sign: str) -> None:
-    found = signs(scorer.score(QUESTION, text))
-    assert found[sign] > THRESHOLDS[sign]
-    clean = {name: value for name, value in found.items() if name not in (sign, "template")}
+def test_each_signal_is_detected(scorer: surefoot.Scorer, text: str, signal: str) -> None:
+    found = hacking_signals(scorer.score(QUESTION, text))
+    assert found[signal] > THRESHOLDS[signal]
+    clean = {name: value for name, value in found.items() if name not in (signal, "templated")}
     assert all(value <= THRESHOLDS[name] for name, value in clean.items()), found
 
 
-def test_the_penalty_takes_off_and_never_gives(scorer: surefoot.Scorer) -> None:
-    plain, watched = RECIPES["min"], RECIPES["min"].plus(penalty(0.5))
+def test_the_penalty_only_subtracts(scorer: surefoot.Scorer) -> None:
+    plain, penalized = RECIPES["min"], RECIPES["min"].plus(penalty(0.5))
     thanks = scorer.score(QUESTION, "Step 1: 12 * 2 = 24.\nStep 2: Thanks!\nFinal Answer: 44")
-    before, after = plain(thanks).value, watched(thanks)
+    before, after = plain(thanks).value, penalized(thanks)
     assert before is not None
     assert after.value == pytest.approx(before - 0.5 * 0.5)
     assert after.terms["hacking"] == 0.5
     for text in HONEST:
         score = scorer.score(QUESTION, text)
-        assert watched(score).value == plain(score).value
-    assert pickle.loads(pickle.dumps(watched))(thanks).value == after.value
-    assert watched(scorer.score(QUESTION, "")).value is None
+        assert penalized(score).value == plain(score).value
+    assert pickle.loads(pickle.dumps(penalized))(thanks).value == after.value
+    assert penalized(scorer.score(QUESTION, "")).value is None
 
 
 def rewarded(scorer: surefoot.Scorer, texts: list[str], recipe: Reward, gold: str | None = None) -> list[RewardResult]:
@@ -91,53 +92,52 @@ def rewarded(scorer: surefoot.Scorer, texts: list[str], recipe: Reward, gold: st
 
 def test_metrics_of_a_batch(scorer: surefoot.Scorer) -> None:
     texts = [HONEST[0], "", "Thanks!\n\nHappy birthday!", HONEST[0].replace("44", "45")]
-    metrics = Watch().observe(rewarded(scorer, texts, RECIPES["outcome+process"], "44"))
+    metrics = Monitor().observe(rewarded(scorer, texts, RECIPES["outcome+process"], "44"))
     assert metrics["unscored"] == 0.25
-    assert metrics["hollow"] == pytest.approx(1 / 3)
+    assert metrics["filler"] == pytest.approx(1 / 3)
     assert metrics["steps"] == pytest.approx((3 + 2 + 3) / 3)
-    assert "steps_drift" not in metrics, "there is no baseline yet"
+    assert "steps_drift" not in metrics, "no baseline yet"
     assert metrics["unanswered"] == pytest.approx(1 / 3)
-    assert set(Watch().alarms(metrics)) == {"unscored", "unanswered", "hollow"} | (
-        {"pleased"} if metrics["pleased"] > 0.3 else set()
+    assert set(Monitor().alerts(metrics)) == {"unscored", "unanswered", "filler"} | (
+        {"false_positives"} if metrics["false_positives"] > 0.3 else set()
     )
-    assert Watch().observe([]) == {}
-    nothing = Watch().observe(rewarded(scorer, [""], RECIPES["min"]))
+    assert Monitor().observe([]) == {}
+    nothing = Monitor().observe(rewarded(scorer, [""], RECIPES["min"]))
     assert nothing == {"unscored": 1.0}
 
 
-def test_wrong_answers_that_are_scored_well(scorer: surefoot.Scorer) -> None:
+def test_wrong_answers_with_high_scores_are_false_positives(scorer: surefoot.Scorer) -> None:
     results = rewarded(scorer, [HONEST[0], HONEST[0].replace("44", "45")], RECIPES["outcome+process"], "44")
     wrong = results[1].score
     assert wrong is not None
     assert wrong.mean is not None
-    assert Watch(confident=wrong.mean - 0.01).observe(results)["pleased"] == 1.0
-    assert Watch(confident=wrong.mean + 0.01).observe(results)["pleased"] == 0.0
-    assert "pleased" not in Watch().observe(rewarded(scorer, HONEST, RECIPES["min"])), "without a gold answer"
+    assert Monitor(confidence=wrong.mean - 0.01).observe(results)["false_positives"] == 1.0
+    assert Monitor(confidence=wrong.mean + 0.01).observe(results)["false_positives"] == 0.0
+    assert "false_positives" not in Monitor().observe(rewarded(scorer, HONEST, RECIPES["min"])), "without a gold answer"
 
 
-def test_a_slow_drift_to_fewer_and_longer_steps_is_noticed(scorer: surefoot.Scorer) -> None:
-    """A policy that learns to avoid blank lines: the same words, ever more of them in one step."""
+def test_a_slow_drift_to_fewer_and_longer_steps_is_detected(scorer: surefoot.Scorer) -> None:
+    """A policy that learns to avoid blank lines: the same words in fewer and longer steps."""
     lines = [f"{n} + 1 = {n + 1}, as anyone can see." for n in range(8)]
-    watch = Watch(warmup=3, memory=2)
+    monitor = Monitor(warmup=3, smoothing=2)
     for _ in range(3):
-        metrics = watch.observe(rewarded(scorer, ["\n\n".join(lines)], RECIPES["min"]))
+        metrics = monitor.observe(rewarded(scorer, ["\n\n".join(lines)], RECIPES["min"]))
     assert metrics["steps"] == 8
     for size in (2, 4, 8):
         text = "\n\n".join(" ".join(lines[at : at + size]) for at in range(0, 8, size)) + "\n\n1 = 1"
-        metrics = watch.observe(rewarded(scorer, [text], RECIPES["min"]))
+        metrics = monitor.observe(rewarded(scorer, [text], RECIPES["min"]))
     assert metrics["steps_drift"] < -0.5
     assert metrics["length_drift"] > 0.5
-    assert {"steps_drift", "length_drift"} <= set(watch.alarms(metrics))
+    assert {"steps_drift", "length_drift"} <= set(monitor.alerts(metrics))
 
 
-@pytest.mark.parametrize("option", ["warmup", "memory"])
-def test_it_counts_batches(option: str) -> None:
+@pytest.mark.parametrize("option", ["warmup", "smoothing"])
+def test_invalid_numbers_of_batches_raise(option: str) -> None:
     with pytest.raises(OptionError, match=f"{option}=0"):
-        Watch(**{option: 0})  # type: ignore[arg-type]
+        Monitor(**{option: 0})  # type: ignore[arg-type]
 
 
-def test_it_is_cheap() -> None:
-    """A hundred thousand characters of one solution take no longer than splitting them."""
+def test_signals_cost_about_as_much_as_splitting() -> None:
     from time import perf_counter
 
     from surefoot.core.result import SolutionScore, StepScore
@@ -149,5 +149,5 @@ def test_it_is_cheap() -> None:
     steps = tuple(StepScore(s.text, s.start, s.end, 0.5, "scored", s.index) for s in solution.steps)
     score = SolutionScore(steps, "a model")
     started = perf_counter()
-    signs(score)
+    hacking_signals(score)
     assert perf_counter() - started < 5 * splitting + 0.2

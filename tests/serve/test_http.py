@@ -189,7 +189,7 @@ def test_unknown_routes_and_methods(http: httpx.Client) -> None:
 
 
 def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
-    from surefoot.rewards.reward import find_recipe
+    from surefoot.rewards.recipes import find_recipe
 
     items = [{**ITEM, "gold": "14"}, {**ITEM, "gold": "15"}, ITEM]
     rewards = http.post("/v1/reward", json={"items": items, "recipe": "outcome+process"}).json()["rewards"]
@@ -232,7 +232,7 @@ def test_comparing_answers_does_not_block_scores(
         compared.append(answer)
         return go.wait(60)
 
-    monkeypatch.setattr("surefoot.rewards.reward.same_answer", slow)
+    monkeypatch.setattr("surefoot.rewards.terms.same_answer", slow)
     body = {"items": [{**ITEM, "gold": "14"}], "recipe": "outcome"}
     callers = [
         threading.Thread(target=httpx.post, args=(f"{url}/v1/reward",), kwargs={"json": body, "timeout": 60})
@@ -250,7 +250,7 @@ def test_comparing_answers_does_not_block_scores(
 
 
 def test_rewards_for_openrlhf(http: httpx.Client, scorer: surefoot.Scorer) -> None:
-    from surefoot.rewards.reward import find_recipe
+    from surefoot.rewards.recipes import find_recipe
 
     prompt = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
     body = {"query": [f"{prompt}{SOLUTION}<|im_end|>"], "prompts": [prompt], "labels": ["14"]}

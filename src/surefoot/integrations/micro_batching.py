@@ -1,7 +1,7 @@
-"""Calls of one sample that arrive together, answered together.
+"""Batch concurrent calls that bring one sample each.
 
-The rule: trainers that ask for one reward at a time, from many threads or coroutines, cost one call for all that wait.
-Nobody waits for a full batch: a batch is what has come in by the time the scorer is free, and a moment longer.
+The first call of a batch waits for a few milliseconds. Calls that arrive in the meantime, or while the scorer is busy,
+join the batch. Nothing waits for a full batch.
 """
 
 from __future__ import annotations
@@ -14,57 +14,63 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Generic, TypeVar
 
-Asked = TypeVar("Asked")
-Answered = TypeVar("Answered")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+WAIT = 0.01
+"""Seconds that the first sample of a batch waits for others."""
 
 
-class Gather(Generic[Asked, Answered]):
-    """Hands what was submitted to `answer`, many at a time, in a thread of its own.
+class MicroBatcher(Generic[Request, Response]):
+    """Passes submitted requests in batches to `handle`, on a background thread.
 
-    `wait` is how many seconds the first of a batch waits for others; `limit` is how many make a batch at most.
+        batcher = MicroBatcher(source.rewards)
+        result = batcher.submit(Sample(question, solution)).result()
+
+    `wait` is how many seconds the first request of a batch waits for others; `max_batch` limits the batch.
     """
 
     def __init__(
-        self, answer: Callable[[Sequence[Asked]], Sequence[Answered]], *, wait: float = 0.01, limit: int = 256
+        self, handle: Callable[[Sequence[Request]], Sequence[Response]], *, wait: float = WAIT, max_batch: int = 256
     ) -> None:
-        self._answer, self._wait, self._limit = answer, wait, limit
+        self._handle, self._wait, self._max_batch = handle, wait, max_batch
         self._lock = threading.Lock()
         self._process = 0
-        self._waiting: queue.SimpleQueue[tuple[Asked, Future[Answered]]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Request, Future[Response]]] = queue.SimpleQueue()
 
-    def submit(self, asked: Asked) -> Future[Answered]:
-        """The answer to come; `asyncio.wrap_future` makes it something to await."""
-        future: Future[Answered] = Future()
+    def submit(self, request: Request) -> Future[Response]:
+        """Queue a request. To await the response, use `asyncio.wrap_future`."""
+        future: Future[Response] = Future()
         self._start()
-        self._waiting.put((asked, future))
+        self._queue.put((request, future))
         return future
 
     def _start(self) -> None:
-        # The process is compared, not a flag kept: a forked child inherits the flag but not the thread.
+        # Compare process ids instead of setting a flag: a forked child inherits a flag, but not the thread.
         if self._process == os.getpid():
             return
         with self._lock:
             if self._process != os.getpid():
-                self._waiting = queue.SimpleQueue()
-                threading.Thread(target=self._run, args=(self._waiting,), name="surefoot-gather", daemon=True).start()
+                self._queue = queue.SimpleQueue()
+                threading.Thread(target=self._run, args=(self._queue,), name="surefoot-batcher", daemon=True).start()
                 self._process = os.getpid()
 
-    def _run(self, waiting: queue.SimpleQueue[tuple[Asked, Future[Answered]]]) -> None:
+    def _run(self, waiting: queue.SimpleQueue[tuple[Request, Future[Response]]]) -> None:
         while True:
             batch = [waiting.get()]
-            until = monotonic() + self._wait
-            while len(batch) < self._limit:
+            deadline = monotonic() + self._wait
+            while len(batch) < self._max_batch:
                 try:
-                    batch.append(waiting.get(timeout=max(0.0, until - monotonic())))
+                    batch.append(waiting.get(timeout=max(0.0, deadline - monotonic())))
                 except queue.Empty:
                     break
             live = [pair for pair in batch if pair[1].set_running_or_notify_cancel()]
             if not live:
                 continue
             try:
-                answers = self._answer([asked for asked, _ in live])
-                for (_, future), answer in zip(live, answers, strict=True):
-                    future.set_result(answer)
+                responses = self._handle([request for request, _ in live])
+                for (_, future), response in zip(live, responses, strict=True):
+                    future.set_result(response)
             except BaseException as error:
                 for _, future in live:
                     if not future.done():

@@ -1,9 +1,10 @@
-"""Rewards for OpenRLHF, as a Python file or over HTTP.
+"""Rewards for OpenRLHF, from a Python file or over HTTP.
 
-    --reward.remote_url rewards.py          a file with: reward_func = OpenRLHFReward("Qwen/Qwen2.5-Math-PRM-7B", "min")
-    --reward.remote_url http://127.0.0.1:8000/get_reward     `surefoot serve` answers
+    --reward.remote_url rewards.py          # contains: reward_func = OpenRLHFReward("Qwen/Qwen2.5-Math-PRM-7B", "min")
+    --reward.remote_url http://127.0.0.1:8000/get_reward     # served by `surefoot serve`
 
-OpenRLHF runs a reward file outside of `sys.modules`, so nothing here may rely on its own module being importable.
+OpenRLHF can also load this file itself. It does not add a reward file to `sys.modules`, so nothing here may depend on
+this module being importable.
 """
 
 from __future__ import annotations
@@ -11,30 +12,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from surefoot.integrations.micro_batching import Gather
-from surefoot.rewards.get_reward import GetReward, Sample
+from surefoot.integrations.micro_batching import WAIT, MicroBatcher
+from surefoot.rewards.get_reward import GetReward
+from surefoot.rewards.recipes import DEFAULT_RECIPE
 from surefoot.rewards.reward import Reward, RewardResult
-from surefoot.rewards.source import Model, shared
+from surefoot.rewards.source import Sample, ScorerLike, shared
 
 
 class OpenRLHFReward(GetReward):
-    """A `reward_func` for OpenRLHF. Nothing is loaded before the first sample.
+    """A `reward_func` for OpenRLHF. Loads the model when the first sample arrives.
+
+        # rewards.py, used with --reward.remote_url rewards.py --data.label_key answer
+        reward_func = OpenRLHFReward("Qwen/Qwen2.5-Math-PRM-7B", "outcome+process")
 
     `wait` is how many seconds the first sample of a batch waits for others. For the other options see `GetReward`.
     """
 
     def __init__(
-        self, model: Model | None = None, recipe: str | Reward = "seed", *, wait: float = 0.01, **options: Any
+        self,
+        model: ScorerLike | None = None,
+        recipe: str | Reward = DEFAULT_RECIPE,
+        *,
+        wait: float = WAIT,
+        **options: Any,
     ) -> None:
         super().__init__(model, recipe, **options)
-        self._gather: Gather[Sample, RewardResult] = Gather(self.rewards, wait=wait)
+        self._batcher: MicroBatcher[Sample, RewardResult] = MicroBatcher(self.source.rewards, wait=wait)
 
     def __call__(
         self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any
     ) -> dict[str, Any]:
-        """OpenRLHF calls this with one sample from many threads; samples that arrive together are scored together."""
-        asked = self.samples({"query": queries, "prompts": prompts, "labels": labels})
-        return self.reply([future.result() for future in [self._gather.submit(sample) for sample in asked]])
+        """Compute rewards. OpenRLHF calls this from many threads with one sample each; they are scored in batches."""
+        samples = self.samples({"query": queries, "prompts": prompts, "labels": labels})
+        return self.reply([future.result() for future in [self._batcher.submit(sample) for sample in samples]])
 
 
 @shared
@@ -43,10 +53,18 @@ def _shared(**options: Any) -> OpenRLHFReward:
 
 
 def get_reward(body: Mapping[str, Any], **options: Any) -> dict[str, Any]:
-    """Answers the body of a `/get_reward` request; `options` are those of `OpenRLHFReward`."""
+    """Answer the body of a `/get_reward` request, for your own HTTP server.
+
+        reply = get_reward(json.loads(body), model="Qwen/Qwen2.5-Math-PRM-7B", recipe="min")
+
+    `options` are those of `OpenRLHFReward`.
+    """
     return _shared(**options).get_reward(body)
 
 
 def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any) -> dict[str, Any]:
-    """The function that OpenRLHF looks for in a Python file; the variable SUREFOOT_MODEL names its model."""
+    """Compute rewards with the default recipe and the model in the environment variable SUREFOOT_MODEL.
+
+    This is the function that OpenRLHF looks for in a Python file.
+    """
     return _shared()(queries, prompts, labels)

@@ -1,11 +1,11 @@
-"""Rewards for verifiers (and prime-rl): a hook for v1, and a rubric for the older API.
+"""Rewards for verifiers (and prime-rl): a reward function for v1, and a rubric for the older API.
 
-The rule: a rollout without a reward is a recorded error, never 0.0. v1 records an exception as the trace's error and
-leaves its reward None. The older `Rubric` turns exceptions of reward functions into 0.0, so `surefoot_rubric` does
-without them: such a rollout gets an error, the reward NaN and no advantage.
+Invariant: a rollout without a reward is a recorded error, never 0.0. v1 records an exception as the trace's error and
+leaves its reward None. The older `Rubric` turns exceptions in reward functions into 0.0, so `surefoot_rubric` does not
+use them: such a rollout gets an error, the reward NaN and no advantage.
 
-    [env.taskset.task.rewards]                                   v1, without code
-    surefoot = { fn = "surefoot.integrations.verifiers:reward" }      the variable SUREFOOT_MODEL names the model
+    [env.taskset.task.rewards]                                   # v1, without code
+    surefoot = { fn = "surefoot.integrations.verifiers:reward" }      # uses the model in SUREFOOT_MODEL
 """
 
 from __future__ import annotations
@@ -15,45 +15,48 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
 from surefoot.integrations.messages import completion_text, question_of
-from surefoot.integrations.micro_batching import Gather
+from surefoot.integrations.micro_batching import WAIT, MicroBatcher
+from surefoot.rewards.recipes import DEFAULT_RECIPE
 from surefoot.rewards.reward import Reward, RewardResult
-from surefoot.rewards.source import Model, Source, shared
+from surefoot.rewards.source import RewardSource, Sample, ScorerLike, shared
 
-Hook = Callable[[Any, Any], Awaitable[float]]
+RewardFunction = Callable[[Any, Any], Awaitable[float]]
 
 
-def reward_hook(
-    model: Model | None = None,
-    recipe: str | Reward = "seed",
+def reward_function(
+    model: ScorerLike | None = None,
+    recipe: str | Reward = DEFAULT_RECIPE,
     *,
     gold: str | None = None,
     question: str | None = None,
-    wait: float = 0.01,
-    **options: Any,
-) -> Hook:
-    """A reward function for v1, `async def hook(task, trace) -> float`. Traces that end together are scored together.
+    wait: float = WAIT,
+    options: ReadOptions = DEFAULT_OPTIONS,
+    load: Mapping[str, Any] | None = None,
+) -> RewardFunction:
+    """Create a reward function for v1: `async def score(task, trace) -> float`.
 
-    `gold` and `question` name fields of the task's data; without the latter the question is the task's prompt. The
-    terms of the reward are recorded as metrics. Use it as `prm = vf.reward(weight=0.5)(reward_hook(...))`, in a file
-    that the config names, or as a method's body.
+        score = reward_function("Qwen/Qwen2.5-Math-PRM-7B", "outcome+process", gold="answer")
+        prm = vf.reward(weight=0.5)(score)
+
+    `gold` and `question` name fields of the task's data; by default, the question is the task's prompt. Traces that end
+    within `wait` seconds are scored together. The terms of the reward are recorded as metrics. For `model`, `recipe`,
+    `options` and `load` see `surefoot.compute_reward`.
     """
-    source = Source(model, recipe, **options)
-    gather: Gather[tuple[Any, Any, Any], RewardResult] = Gather(
-        lambda asked: source.rewards(*(list(column) for column in zip(*asked, strict=True))), wait=wait
-    )
+    source = RewardSource(model, recipe, options=options, load=load)
+    batcher: MicroBatcher[Sample, RewardResult] = MicroBatcher(source.rewards, wait=wait)
     if gold is None and source.recipe.needs_gold:
         raise InputError(
-            f"The recipe {source.recipe.name!r} compares with a gold answer. Name the field of the task's data that "
-            'holds it: gold="answer", or choose a recipe without an outcome.'
+            f"The recipe {source.recipe.name!r} needs gold answers. Name the field of the task's data with them: "
+            'gold="answer". Or choose a recipe without an outcome.'
         )
 
     async def surefoot_reward(task: Any, trace: Any) -> float:
         asked = task.prompt_text if question is None else getattr(task, question)
-        result = await asyncio.wrap_future(
-            gather.submit((asked, trace.last_reply, None if gold is None else getattr(task, gold)))
-        )
+        sample = Sample(asked, trace.last_reply, None if gold is None else getattr(task, gold))
+        result = await asyncio.wrap_future(batcher.submit(sample))
         trace.record_metrics({f"surefoot/{name}": value for name, value in result.terms.items() if value is not None})
         if result.value is None:
             raise UnscoredError(f"This rollout has no reward: {result.reason}")
@@ -63,29 +66,40 @@ def reward_hook(
 
 
 @shared
-def _shared() -> Hook:
-    return reward_hook()
+def _shared() -> RewardFunction:
+    return reward_function()
 
 
 async def reward(task: Any, trace: Any) -> float:
-    """A hook to be named in a config: the recipe `seed`, and the model that the variable SUREFOOT_MODEL names."""
+    """Compute the reward with the default recipe and the model in the environment variable SUREFOOT_MODEL.
+
+    Refer to this function in a config file.
+    """
     return await _shared()(task, trace)
 
 
 def surefoot_rubric(
-    model: Model | None = None, recipe: str | Reward = "seed", *, weight: float = 1.0, **options: Any
+    model: ScorerLike | None = None,
+    recipe: str | Reward = DEFAULT_RECIPE,
+    *,
+    weight: float = 1.0,
+    options: ReadOptions = DEFAULT_OPTIONS,
+    load: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A rubric for the older API (`vf.Rubric`, verifiers 0.1). The gold answer is the dataset's `answer`.
+    """Create a rubric for the older API (`vf.Rubric`, verifiers 0.1).
 
-    A group is scored in one call. Advantages are taken over the rollouts that have a reward.
+        env = vf.SingleTurnEnv(dataset=dataset, rubric=surefoot_rubric("mini", "outcome+process"))
+
+    The gold answer is the dataset's `answer`. Each group is scored in one call, and advantages are computed over the
+    rollouts that have a reward. For `model`, `recipe`, `options` and `load` see `surefoot.compute_reward`.
     """
     try:
         from verifiers import Error, Rubric
     except ImportError as error:
         raise MissingDependencyError(
-            f"{error}. The older API is in verifiers 0.1; with a newer one use reward_hook()."
+            f'{error}. Rubrics need verifiers 0.1: pip install "verifiers<0.2". With v1, use reward_function().'
         ) from error
-    source = Source(model, recipe, **options)
+    source = RewardSource(model, recipe, options=options, load=load)
 
     class SurefootRubric(Rubric):  # type: ignore[misc]
         async def score_rollout(self, state: Any) -> None:
@@ -103,10 +117,10 @@ def surefoot_rubric(
                             turn[field] = state[field]
 
         async def _score(self, states: Sequence[Any]) -> None:
-            results = await asyncio.to_thread(rewards_of_states, source, states)
+            results = await asyncio.to_thread(source.rewards, [sample_of(state) for state in states])
             for state, result in zip(states, results, strict=True):
                 state["reward"] = math.nan if result.value is None else weight * result.value
-                # Every rollout has every term: verifiers makes a table of the names that the first one has.
+                # Every rollout needs every term: verifiers builds a table with the columns of the first one.
                 state["metrics"] = {name: math.nan if value is None else value for name, value in result.terms.items()}
                 if result.value is None:
                     state["error"] = Error(f"This rollout has no reward: {result.reason}")
@@ -114,10 +128,6 @@ def surefoot_rubric(
     return SurefootRubric(funcs=[], weights=[])
 
 
-def rewards_of_states(source: Source, states: Sequence[Mapping[str, Any]]) -> list[RewardResult]:
-    """The rewards of rollouts of the older API. An empty answer is no gold answer."""
-    return source.rewards(
-        [question_of(state["prompt"]) for state in states],
-        [completion_text(state["completion"]) for state in states],
-        [state.get("answer") or None for state in states],
-    )
+def sample_of(state: Mapping[str, Any]) -> Sample:
+    """Read a rollout of the older API. An empty answer means that there is no gold answer."""
+    return Sample(question_of(state["prompt"]), completion_text(state["completion"]), state.get("answer") or None)

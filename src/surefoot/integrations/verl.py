@@ -1,15 +1,12 @@
 """Rewards for verl, as its custom reward function.
 
-The rule: verl asks for one sample a call, from many coroutines or threads at once; calls that arrive together are
-scored together. Beside `score` only plain numbers with the same keys for every sample are returned, because verl makes
-an array of each key.
-
     reward.custom_reward_function.path=pkg://surefoot.integrations.verl
     +reward.custom_reward_function.reward_kwargs.model=Qwen/Qwen2.5-Math-PRM-7B
     +reward.custom_reward_function.reward_kwargs.recipe=outcome+process
 
-verl cannot pass over a sample. What it gets for one without a reward is `missing`: see `integrations.unscored`, and
-`integrations.verl_manager` for a way to leave such samples out of GRPO.
+verl asks for one sample per call, from many coroutines or threads; concurrent calls are scored as one batch. Each
+result has the same keys with plain numbers, because verl builds an array per key. verl cannot skip samples: `missing`
+sets what it gets for one without a reward. `integrations.verl_manager` leaves such samples out of GRPO instead.
 """
 
 from __future__ import annotations
@@ -18,16 +15,18 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from surefoot.core.options import ReadOptions, SplitRule
 from surefoot.errors import InputError
-from surefoot.integrations.micro_batching import Gather
-from surefoot.integrations.unscored import Missing, check_missing, number
+from surefoot.integrations.micro_batching import WAIT, MicroBatcher
+from surefoot.integrations.unscored import OnMissing, check_missing, reward_or
+from surefoot.rewards.recipes import DEFAULT_RECIPE
 from surefoot.rewards.reward import Reward, RewardResult
-from surefoot.rewards.source import Model, Source, shared
+from surefoot.rewards.source import RewardSource, Sample, ScorerLike, shared
 
-Asked = tuple[Any, Any, Any]
+DEFAULT_QUESTION_KEY = "question"
 
 
 def compute_score(
@@ -36,19 +35,18 @@ def compute_score(
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
     *,
-    question_key: str = "question",
-    missing: Missing = "raise",
-    reward_router_address: str | None = None,
-    reward_model_tokenizer: Any = None,
+    missing: OnMissing = "raise",
     **options: Any,
 ) -> dict[str, float]:
-    """The reward of one sample, with its terms. `options` are those of `gather_for` and of `surefoot.load`.
+    """Compute the reward of one sample and its terms. verl calls this function.
 
-    The question stands in `extra_info[question_key]`; verl's example datasets put it there.
+        compute_score("gsm8k", solution, "14", {"question": question}, model="mini", recipe="outcome+process")
+
+    The question is `extra_info["question"]`, as in verl's example datasets; `question_key` names another key. `missing`
+    is the reward of a sample that has none: "raise", "nan" or a number. The other options are those of `batcher_for`.
     """
     check_missing(missing)
-    asked = (question_in(extra_info, question_key), solution_str, ground_truth)
-    return as_dict(gather_for(**options).submit(asked).result(), missing)
+    return as_dict(_submit(solution_str, ground_truth, extra_info, **options).result(), missing)
 
 
 async def compute_score_async(
@@ -56,50 +54,68 @@ async def compute_score_async(
     solution_str: str,
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, float]:
+    """Compute the reward of one sample like `compute_score`, without blocking a thread.
+
+        reward.custom_reward_function.name=compute_score_async
+
+    verl's thread pool then does not limit how many samples are scored together.
+    """
+    missing = options.pop("missing", "raise")
+    check_missing(missing)
+    return as_dict(await asyncio.wrap_future(_submit(solution_str, ground_truth, extra_info, **options)), missing)
+
+
+def _submit(
+    solution: str,
+    gold: Any,
+    extra_info: Mapping[str, Any] | None,
     *,
-    question_key: str = "question",
-    missing: Missing = "raise",
+    question_key: str = DEFAULT_QUESTION_KEY,
     reward_router_address: str | None = None,
     reward_model_tokenizer: Any = None,
     **options: Any,
-) -> dict[str, float]:
-    """As `compute_score`. No thread waits for it, so that any number of samples can be scored together."""
-    check_missing(missing)
-    asked = (question_in(extra_info, question_key), solution_str, ground_truth)
-    return as_dict(await asyncio.wrap_future(gather_for(**options).submit(asked)), missing)
+) -> Future[RewardResult]:
+    """Queue a sample. verl passes `reward_router_address` and `reward_model_tokenizer`, which are not used."""
+    return batcher_for(**options).submit(Sample(question_in(extra_info, question_key), solution, gold))
 
 
 def question_in(extra_info: Mapping[str, Any] | None, key: str) -> Any:
-    """The question of a sample."""
+    """Return the question of a sample."""
     if not extra_info or key not in extra_info:
         raise InputError(
             f"extra_info has no {key!r}, so there is no question. It has: {', '.join(extra_info or {}) or 'nothing'}. "
-            "Put the question there when the dataset is made, or name its key: question_key=..."
+            "Add the question to the dataset, or name its key: question_key=..."
         )
     return extra_info[key]
 
 
 @shared
-def gather_for(
-    model: Model | None = None,
-    recipe: str | Reward = "seed",
+def batcher_for(
+    model: ScorerLike | None = None,
+    recipe: str | Reward = DEFAULT_RECIPE,
     *,
     split: SplitRule = "auto",
     closing: bool = True,
     system: str | None = None,
-    wait: float = 0.01,
+    wait: float = WAIT,
     **load: Any,
-) -> Gather[Asked, RewardResult]:
-    """The one place of this process where samples for this model and recipe come together."""
-    source = Source(model, recipe, options=ReadOptions(split, closing, system), load=load)
-    return Gather(lambda asked: source.rewards(*(list(column) for column in zip(*asked, strict=True))), wait=wait)
+) -> MicroBatcher[Sample, RewardResult]:
+    """Return the batcher of this process for these options. They are flat because verl reads them from YAML.
+
+    `split`, `closing` and `system` are those of `ReadOptions`. `wait` is how many seconds the first sample of a batch
+    waits for others. `load` are options for `surefoot.load`.
+    """
+    source = RewardSource(model, recipe, options=ReadOptions(split, closing, system), load=load)
+    return MicroBatcher(source.rewards, wait=wait)
 
 
-def as_dict(result: RewardResult, missing: Missing) -> dict[str, float]:
-    """What verl is told: the reward, whether there is one, how many steps, and each term (NaN where there is none)."""
+def as_dict(result: RewardResult, missing: OnMissing) -> dict[str, float]:
+    """Return what verl expects: the reward, whether there is one, how many steps, and the terms (NaN if missing)."""
     terms = {name: math.nan if value is None else value for name, value in result.terms.items()}
     return {
-        "score": number(result, missing),
+        "score": reward_or(result, missing),
         "scored": float(result.value is not None),
         "steps": float(len(result.score.steps) if result.score else 0),
         **{f"surefoot/{name}": value for name, value in terms.items()},
@@ -107,11 +123,10 @@ def as_dict(result: RewardResult, missing: Missing) -> dict[str, float]:
 
 
 def comparable(groups: Sequence[Hashable], scored: Sequence[bool]) -> list[bool]:
-    """Which samples take part in GRPO: those with a reward.
+    """Return which samples take part in GRPO: those with a reward, unless it is the only one in a larger group.
 
-    Not the only one of a larger group that has one, though: it has nothing to be compared with, and verl would take the
-    reward itself for the advantage.
+    Such a sample cannot be compared with others, and verl would use the reward itself as its advantage.
     """
-    everybody = Counter(groups)
-    left = Counter(group for group, has in zip(groups, scored, strict=True) if has)
-    return [has and not left[group] == 1 < everybody[group] for group, has in zip(groups, scored, strict=True)]
+    sizes = Counter(groups)
+    rewarded = Counter(group for group, has in zip(groups, scored, strict=True) if has)
+    return [has and not rewarded[group] == 1 < sizes[group] for group, has in zip(groups, scored, strict=True)]

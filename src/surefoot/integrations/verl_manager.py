@@ -1,8 +1,4 @@
-"""A reward manager for verl, and a GRPO that leaves out what has no reward.
-
-The rule: a sample without a reward is NaN on its way through verl, and the estimator `surefoot_grpo` gives it no
-advantage and no part in its group's mean. Any other estimator would spread the NaN, so with those say what such samples
-get: `missing`.
+"""A reward manager for verl, and a GRPO estimator that leaves out samples without a reward.
 
     reward.reward_manager.source=importlib
     reward.reward_manager.name=SurefootRewardManager
@@ -10,7 +6,8 @@ get: `missing`.
     algorithm.adv_estimator=surefoot_grpo
     +reward.custom_reward_function.reward_kwargs.model=Qwen/Qwen2.5-Math-PRM-7B
 
-This module imports verl.
+A sample without a reward is NaN inside verl. The estimator `surefoot_grpo` excludes it from its group's mean and gives
+it no advantage. Other estimators would propagate the NaN, so they need `missing`.
 """
 
 from __future__ import annotations
@@ -20,16 +17,25 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
-from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
 
+from surefoot.errors import MissingDependencyError
 from surefoot.integrations.messages import question_of
 from surefoot.integrations.unscored import check_missing
-from surefoot.integrations.verl import as_dict, comparable, gather_for, question_in
+from surefoot.integrations.verl import DEFAULT_QUESTION_KEY, as_dict, batcher_for, comparable, question_in
+from surefoot.rewards.source import Sample
+
+try:
+    from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
+except ImportError as error:
+    raise MissingDependencyError(f"{error}. The reward manager runs inside verl. Run: pip install verl") from error
 
 
 class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]
-    """Takes the question from the prompt itself, so that the dataset need not repeat it in `extra_info`."""
+    """Computes rewards in verl's reward loop. Configure it as shown above; verl creates it.
+
+    By default the question is the last user message of the prompt, so the dataset need not repeat it in `extra_info`.
+    """
 
     def __init__(
         self,
@@ -40,27 +46,27 @@ class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]
         reward_model_tokenizer: Any = None,
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
-        given = dict(config.reward.custom_reward_function.get("reward_kwargs") or {})
+        options = dict(config.reward.custom_reward_function.get("reward_kwargs") or {})
         estimator = config.get("algorithm", {}).get("adv_estimator")
-        self._missing = given.pop("missing", "nan" if estimator == "surefoot_grpo" else "raise")
-        self._question_key = given.pop("question_key", None)
+        self._missing = options.pop("missing", "nan" if estimator == "surefoot_grpo" else "raise")
+        self._question_key = options.pop("question_key", None)
         check_missing(self._missing)
-        self._gather = gather_for(**given)
+        self._batcher = batcher_for(**options)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
-        """The reward of one sample."""
-        sample = data[-1:][0]
-        response = sample.batch["responses"]
-        length = sample.batch["attention_mask"][-response.shape[-1] :].sum()
+        """Compute the reward of one sample."""
+        row = data[-1:][0]
+        response = row.batch["responses"]
+        length = row.batch["attention_mask"][-response.shape[-1] :].sum()
         text = self.tokenizer.decode(response[:length], skip_special_tokens=True)
-        fields = sample.non_tensor_batch
-        asked = (self._question(fields), text, fields["reward_model"].get("ground_truth"))
-        info = as_dict(await asyncio.wrap_future(self._gather.submit(asked)), self._missing)
+        fields = row.non_tensor_batch
+        sample = Sample(self._question(fields), text, fields["reward_model"].get("ground_truth"))
+        info = as_dict(await asyncio.wrap_future(self._batcher.submit(sample)), self._missing)
         return {"reward_score": info["score"], "reward_extra_info": info}
 
     def _question(self, fields: Mapping[str, Any]) -> Any:
         if self._question_key is not None or "raw_prompt" not in fields:
-            return question_in(fields.get("extra_info"), self._question_key or "question")
+            return question_in(fields.get("extra_info"), self._question_key or DEFAULT_QUESTION_KEY)
         return question_of(list(fields["raw_prompt"]))
 
 
@@ -68,9 +74,9 @@ class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]
 def grpo_without_unscored(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: Any, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """verl's own GRPO over the samples that have a reward and are `comparable`; the others get no advantage.
+    """Apply verl's GRPO to the samples that have a reward and are `comparable`. The others get no advantage.
 
-    verl hands `norm_adv_by_std_in_grpo` to the estimator that it calls `grpo` alone; others find it in the config.
+    verl passes `norm_adv_by_std_in_grpo` only to the estimator called `grpo`; others find it in the config.
     """
     config = options.get("config")
     if config is not None:

@@ -1,1 +1,1 @@
-"""Rewards: recipes over scored solutions, token-level rewards and the reward-hacking monitor."""
+"""Rewards from step scores: terms, recipes, token-level rewards and the reward-hacking monitor."""

@@ -1,7 +1,7 @@
-"""OpenRLHF's `/get_reward` protocol: request bodies to samples, rewards to replies.
+"""Implement OpenRLHF's `/get_reward` protocol: parse request bodies into samples and rewards into replies.
 
-Bodies and replies are exactly those of OpenRLHF 0.11. A sample without a reward is null in `rewards`; OpenRLHF cannot
-skip a sample and stops on it, unless `missing` sets a number for it.
+Bodies and replies are those of OpenRLHF 0.11. A sample without a reward is null in `rewards`. OpenRLHF cannot skip
+samples and stops on null, unless `missing` sets a number for it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from surefoot.core.result import SolutionScore
+from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.errors import InputError, OptionError
+from surefoot.rewards.recipes import DEFAULT_RECIPE
 from surefoot.rewards.reward import Reward, RewardResult
-from surefoot.rewards.source import Model, Source, say_once
+from surefoot.rewards.source import RewardSource, Sample, ScorerLike, warn_once
 
 logger = logging.getLogger("surefoot")
 
-STOPS = ("</s>", "<eos>", "<end_of_turn>", "<pad>")
-"""Special tokens that end a response; queries come with them. Those of the form `<|...|>` need not be named."""
+STOP_TOKENS = ("</s>", "<eos>", "<end_of_turn>", "<pad>")
+"""Special tokens at the end of responses, besides all those of the form `<|...|>`."""
 
 _SPECIAL = re.compile(r"<[|\uff5c][^<>\s]{1,40}[|\uff5c]>")
-_TURNS = (
+_USER_TURNS = (
     ("<|im_start|>user\n", "<|im_end|>"),
     ("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
     ("<start_of_turn>user\n", "<end_of_turn>"),
@@ -33,58 +34,51 @@ _TURNS = (
     ("<|user|>\n", "</s>"),
     ("<|user|>\n", "<|assistant|>"),
 )
-"""What a turn of the user begins and ends with, in the chat templates in use. They are looked for as strings: a regular
-expression for the last turn takes time that grows with the square of a hostile prompt."""
+"""How user turns begin and end in common chat templates. They are searched as strings, because a regular expression for
+the last turn takes quadratic time on a hostile prompt."""
 
-
-NO_RESPONSE = "the query does not begin with its prompt, so the response is not known"
-NO_QUESTION = "the expression for the question is not in the prompt"
-
-
-class Sample(NamedTuple):
-    """What OpenRLHF asks about: a question, the response to it, the reference answer."""
-
-    question: Any
-    response: Any
-    gold: Any
-    lack: str | None = None
-    """What could not be found in the query or in the prompt."""
+NO_RESPONSE = "the query does not start with its prompt, so the response is unknown"
+NO_QUESTION = "the regular expression for the question does not match the prompt"
 
 
 class GetReward:
-    """Answers `/get_reward` requests. Nothing is loaded before the first sample.
+    """Answers `/get_reward` requests. Loads the model when the first sample arrives.
 
-    `question` is a regular expression whose first group is the question in a prompt. Without it the last turn of the
-    user is found in the usual chat templates; a prompt that has none of them is the question. `missing` is the reward
-    of a sample that has none. `options` are those of `Source`: split, system, load, ...
+        handler = GetReward("Qwen/Qwen2.5-Math-PRM-7B", "outcome+process", missing=0.0)
+        reply = handler.get_reward({"query": [prompt + response], "prompts": [prompt], "labels": ["14"]})
+
+    `missing` is the reward of samples that have none. `question` is a regular expression whose first group is the
+    question in a prompt. Without it, the question is the last user turn of a common chat template, or else the whole
+    prompt. For `model`, `recipe`, `options` and `load` see `RewardSource`.
     """
 
     def __init__(
         self,
-        model: Model | None = None,
-        recipe: str | Reward = "seed",
+        model: ScorerLike | None = None,
+        recipe: str | Reward = DEFAULT_RECIPE,
         *,
+        options: ReadOptions = DEFAULT_OPTIONS,
+        load: Mapping[str, Any] | None = None,
         missing: float | None = None,
         question: str | None = None,
-        stops: Sequence[str] = STOPS,
-        **options: Any,
+        stop_tokens: Sequence[str] = STOP_TOKENS,
     ) -> None:
         if missing is not None and not math.isfinite(missing):
-            raise OptionError(f"missing={missing} is no reward. Give a finite number, or None.")
-        self.source = Source(model, recipe, **options)
-        self._missing, self._stops = missing, tuple(stops)
-        self._own = None if question is None else re.compile(question, re.DOTALL)
-        if self._own is not None and self._own.groups < 1:
-            raise OptionError(f"question={question!r} has no group. Put the part that is the question in parentheses.")
+            raise OptionError(f"missing={missing} is not a reward. Pass a finite number, or None.")
+        self.source = RewardSource(model, recipe, options=options, load=load)
+        self._missing, self._stop_tokens = missing, tuple(stop_tokens)
+        self._question = None if question is None else re.compile(question, re.DOTALL)
+        if self._question is not None and self._question.groups < 1:
+            raise OptionError(f"question={question!r} has no group. Put parentheses around the question.")
 
     def get_reward(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply to the body of one request; lists may be empty."""
-        return self.reply(self.rewards(self.samples(body)))
+        """Answer one request. Its lists may be empty."""
+        return self.reply(self.source.rewards(self.samples(body)))
 
     def samples(self, body: Mapping[str, Any]) -> list[Sample]:
-        """The samples of a request."""
+        """Parse the body of a request."""
         if not isinstance(body, Mapping):
-            raise InputError(f'The body is {type(body).__name__}; send {{"query": [...], "prompts": [...], ...}}.')
+            raise InputError(f'The body is {type(body).__name__}. Send {{"query": [...], "prompts": [...], ...}}.')
         missing = [name for name in ("query", "prompts") if not isinstance(body.get(name), list | tuple)]
         if missing:
             raise InputError(f"The body has no list {' and no list '.join(map(repr, missing))}.")
@@ -96,27 +90,13 @@ class GetReward:
         return [self._sample(*row) for row in zip(*columns, strict=True)]
 
     def _sample(self, query: Any, prompt: Any, label: Any) -> Sample:
-        question, response = self._question(prompt), self._response(query, prompt)
-        lack = NO_QUESTION if question is None else NO_RESPONSE if response is None else None
+        question, response = self.find_question(prompt), self.find_response(query, prompt)
+        error = NO_QUESTION if question is None else NO_RESPONSE if response is None else None
         # Without --data.label_key every label is an empty string.
-        return Sample(question, response, None if label in (None, "") else label, lack)
+        return Sample(question, response, None if label in (None, "") else label, error)
 
-    def reward(self, sample: Sample, score: SolutionScore) -> RewardResult:
-        """The reward of a sample that was scored."""
-        return self.source.reward(score, sample.gold)
-
-    def unread(self, sample: Sample, model: str = "") -> RewardResult:
-        """What a sample gets that lacks something: no reward, and the reason."""
-        terms = dict.fromkeys((term.name for term in self.source.recipe.terms), None)
-        return RewardResult(None, terms, sample.lack, SolutionScore((), model, reason=sample.lack))
-
-    def rewards(self, samples: Sequence[Sample]) -> list[RewardResult]:
-        """Scores the samples together."""
-        scores = iter(self.source.scores([(one.question, one.response) for one in samples if one.lack is None]))
-        return [self.unread(one) if one.lack else self.reward(one, next(scores)) for one in samples]
-
-    def _response(self, query: Any, prompt: Any) -> str | None:
-        """What follows the prompt in a query, without the special tokens that end it."""
+    def find_response(self, query: Any, prompt: Any) -> str | None:
+        """Return the part of the query after the prompt, without special tokens at its end."""
         if not isinstance(query, str) or not isinstance(prompt, str) or not query.startswith(prompt):
             return None
         start, end = len(prompt), len(query)
@@ -125,59 +105,60 @@ class GetReward:
             end -= length
             while end > start and query[end - 1].isspace():
                 end -= 1
-            length = self._stop_length(query, start, end)
+            length = self._stop_token_length(query, start, end)
             if not length:
                 return query[start:end]
 
-    def _stop_length(self, query: str, start: int, end: int) -> int:
-        """How many characters the special token has that ends this part of the query, if one does."""
-        for stop in self._stops:
+    def _stop_token_length(self, query: str, start: int, end: int) -> int:
+        """Return the length of the special token at the end of this part of the query, or 0."""
+        for stop in self._stop_tokens:
             if stop and query.endswith(stop, start, end):
                 return len(stop)
         opening = query.rfind("<", max(start, end - 50), end)
         return end - opening if opening >= 0 and _SPECIAL.fullmatch(query, opening, end) else 0
 
-    def _question(self, prompt: Any) -> Any:
+    def find_question(self, prompt: Any) -> Any:
+        """Return the question in a prompt, or None if the regular expression for it does not match."""
         if not isinstance(prompt, str):
             return prompt
-        if self._own is not None:
-            match = self._own.search(prompt)
+        if self._question is not None:
+            match = self._question.search(prompt)
             return match[1].strip() if match and match[1] is not None else None
-        for opening, ending in _TURNS:
-            # The last turn that ends, and its first ending.
+        for opening, ending in _USER_TURNS:
+            # The last turn that ends, up to its first end.
             start = prompt.rfind(opening, 0, max(0, prompt.rfind(ending)))
             if start >= 0:
                 start += len(opening)
                 return prompt[start : prompt.find(ending, start)].strip()
         if found := _SPECIAL.search(prompt):
-            say_once(
-                f"A prompt holds {found.group()!r} and no chat template that is known, so all of it is taken for the "
-                "question. Say where the question stands: question=..., a regular expression with a group."
+            warn_once(
+                f"A prompt contains {found.group()!r} but no known chat template, so all of it becomes the question. "
+                "To select the question, pass question=..., a regular expression with a group."
             )
         return prompt
 
     def reply(self, results: Sequence[RewardResult]) -> dict[str, Any]:
-        """What OpenRLHF is told."""
+        """Create the reply to a request."""
         rewards = [self._missing if result.value is None else result.value for result in results]
         for result in results:
             if result.value is None:
-                logger.error("A sample has no reward, it is sent as %s: %s", self._missing, result.reason)
+                logger.error("A sample has no reward and is sent as %s: %s", self._missing, result.reason)
         return {"rewards": rewards, "scores": [self._score(r) for r in results], "extra_logs": self._logs(results)}
 
     def _score(self, result: RewardResult) -> float | None:
-        """What OpenRLHF filters by, from 0 to 1: whether the answer is right, else the reward itself."""
-        known = result.terms.get("outcome")
-        value = result.value if known is None else known
+        """Return what OpenRLHF filters samples by, from 0 to 1: the outcome if known, else the reward."""
+        outcome = result.terms.get("outcome")
+        value = result.value if outcome is None else outcome
         return self._missing if value is None else value
 
     def _logs(self, results: Sequence[RewardResult]) -> dict[str, float]:
-        """OpenRLHF needs a number under each key for every sample, so only terms that cannot be missing are logged."""
+        """Return means to log. OpenRLHF needs a number for every sample, so terms that may be missing are left out."""
         if not results:
             return {}
         columns = {"scored": [float(result.value is not None) for result in results]}
         columns["steps"] = [float(len(result.score.steps) if result.score else 0) for result in results]
         for term in self.source.recipe.terms if self._missing is None else ():
-            values = [result.terms[term.name] for result in results]
-            if term.weight and None not in values:
-                columns[term.name] = [value for value in values if value is not None]
+            values = [value for result in results if (value := result.terms[term.name]) is not None]
+            if term.weight and len(values) == len(results):
+                columns[term.name] = values
         return {name: math.fsum(values) / len(values) for name, values in columns.items()}

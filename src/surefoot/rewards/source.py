@@ -1,7 +1,7 @@
-"""Where an adapter's rewards come from: one scorer per process, loaded when it is first needed.
+"""Compute rewards for trainers: one scorer per process, loaded on first use and shared by all reward functions.
 
-The rule: a sample that cannot be read has no reward and says why, and costs the others of its batch nothing. A scorer
-that cannot be loaded or reached is an error: training must not go on without it in silence.
+Invariant: an invalid sample has no reward but a reason, and does not affect the other samples of its batch. A scorer
+that cannot be loaded or reached raises, because training must not continue without it.
 """
 
 from __future__ import annotations
@@ -10,110 +10,135 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from numbers import Number
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import StepScorer
 from surefoot.core.result import SolutionScore
-from surefoot.errors import InputError, OptionError
-from surefoot.rewards.reward import Reward, RewardResult, find_recipe
+from surefoot.errors import OptionError
+from surefoot.rewards.recipes import DEFAULT_RECIPE, find_recipe
+from surefoot.rewards.reward import Reward, RewardResult
 
 logger = logging.getLogger("surefoot")
 
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 DEFAULT_MODEL = "Qwen/Qwen2.5-Math-PRM-7B"
-"""The model of adapters that are given none, unless the variable SUREFOOT_MODEL names another."""
+"""The model of reward functions if neither the caller nor the environment variable SUREFOOT_MODEL names one."""
 
-
-Model = str | Path | StepScorer
-"""A hub id or folder, the address of a server (`http://...`), or anything that can score."""
+ScorerLike = str | Path | StepScorer
+"""Anything that `surefoot.load` accepts (a hub id, a folder, the address of a service or vLLM server), or a scorer."""
 
 _lock = threading.Lock()
-_shared: dict[Hashable, _Once] = {}
+_shared: dict[Hashable, _Lazy] = {}
 
 
 @cache
-def say_once(message: str) -> None:
-    """A warning that a long training need not repeat."""
+def warn_once(message: str) -> None:
+    """Log a warning once per process."""
     logger.warning("%s", message)
 
 
-class _Once:
-    """Something that is made when it is first asked for. Others who ask meanwhile wait for it, and for nothing else."""
+class _Lazy:
+    """A value that is created on first use. Concurrent callers wait for this value only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made: list[Any] = []
+        self._value: list[Any] = []
 
-    def get(self, make: Callable[[], Any]) -> Any:
+    def get(self, create: Callable[[], Any]) -> Any:
         with self._lock:
-            if not self._made:
-                self._made.append(make())
-            return self._made[0]
+            if not self._value:
+                self._value.append(create())
+            return self._value[0]
 
 
-def shared(make: Callable[Given, Made]) -> Callable[Given, Made]:
-    """The function, made to return the same thing for the same arguments. They are compared as text: dicts may be."""
+def shared(create: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function so that this process calls it once per distinct arguments, which may be dicts and lists."""
 
-    @wraps(make)
-    def find(*args: Given.args, **options: Given.kwargs) -> Made:
-        key = (make, *map(str, args), *sorted((name, str(value)) for name, value in options.items()))
+    @wraps(create)
+    def find(*args: P.args, **options: P.kwargs) -> T:
+        key = (create, _key(args), _key(options))
         with _lock:
-            once = _shared.setdefault(key, _Once())
-        return cast("Made", once.get(lambda: make(*args, **options)))
+            lazy = _shared.setdefault(key, _Lazy())
+        return cast("T", lazy.get(lambda: create(*args, **options)))
 
     return find
 
 
-def find_scorer(model: Model | None = None, **options: Any) -> StepScorer:
-    """The scorer of this process for `model`: loaded with `options` when it is first asked for, then shared by all."""
-    if model is None:
-        model = os.environ.get("SUREFOOT_MODEL", DEFAULT_MODEL)
-    if not isinstance(model, str | Path):
-        if options:
-            raise OptionError(
-                f"The model is a scorer that is loaded already, so {', '.join(options)} would do nothing. Leave it "
-                "out, or give the model's name or folder instead of the scorer."
-            )
-        return model
-    return _open(str(model), **options)
+def _key(value: Any) -> Hashable:
+    """Return a hashable equivalent of an argument."""
+    if isinstance(value, Mapping):
+        return ("dict", *sorted((str(name), _key(each)) for name, each in value.items()))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ("list", *map(_key, value))
+    if isinstance(value, Path):
+        return str(value)
+    return value if isinstance(value, Hashable) else repr(value)
 
 
-@shared
-def _open(model: str, **options: Any) -> StepScorer:
-    from surefoot.scoring.loading import load
-
-    return load(model, **options)
-
-
-def _forget() -> None:
-    """A forked process gets its own scorer: threads, locks and devices do not survive a fork."""
+def forget_shared() -> None:
+    """Drop the scorers that this process has loaded for reward functions."""
     global _lock
     _lock = threading.Lock()
     _shared.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    # A forked process loads its own scorer: threads, locks and devices do not survive a fork.
+    os.register_at_fork(after_in_child=forget_shared)
 
 
-class Source:
-    """Rewards for batches of completions: a model, a recipe, and how to read the solutions.
+def find_scorer(model: ScorerLike | None = None, **load: Any) -> StepScorer:
+    """Return this process's scorer for `model`, which the first call loads with the options `load`."""
+    if model is None:
+        model = os.environ.get("SUREFOOT_MODEL", DEFAULT_MODEL)
+    if isinstance(model, str | Path):
+        return _load(str(model), **load)
+    if load:
+        raise OptionError(
+            f"The model is a loaded scorer, so {', '.join(load)} would have no effect. Omit it, or pass the name or "
+            "folder of the model instead."
+        )
+    return model
 
-    `load` holds options for `surefoot.load` (or the client). Nothing is loaded before the first batch.
+
+@shared
+def _load(model: str, **options: Any) -> StepScorer:
+    from surefoot.scoring.loading import load
+
+    return load(model, **options)
+
+
+class Sample(NamedTuple):
+    """One completion to reward."""
+
+    question: Any
+    solution: Any
+    gold: Any = None
+    error: str | None = None
+    """Why the sample cannot be read. It is then not scored and has no reward."""
+
+
+class RewardSource:
+    """Computes rewards for batches of samples. Loads the model when the first batch arrives.
+
+        source = RewardSource("Qwen/Qwen2.5-Math-PRM-7B", "outcome+process", load={"quantize": "nf4"})
+        results = source.rewards([Sample(question, solution, gold="14")])
+
+    `options` say how solutions are read; `load` holds options for `surefoot.load`.
     """
 
     def __init__(
         self,
-        model: Model | None = None,
-        recipe: str | Reward = "seed",
+        model: ScorerLike | None = None,
+        recipe: str | Reward = DEFAULT_RECIPE,
         *,
         options: ReadOptions = DEFAULT_OPTIONS,
         load: Mapping[str, Any] | None = None,
@@ -123,43 +148,47 @@ class Source:
         self.options = options
         self._load = dict(load or {})
         if model is not None and not isinstance(model, str | Path):
-            find_scorer(model, **self._load)  # what does not go with a ready scorer is refused before training starts
+            find_scorer(model, **self._load)  # rejects load options for a loaded scorer before training starts
 
     @property
     def scorer(self) -> StepScorer:
-        """The scorer, loaded now if it was not yet."""
+        """The scorer. Loads it if necessary."""
         return find_scorer(self.model, **self._load)
 
-    def rewards(
-        self, questions: Sequence[Any], solutions: Sequence[Any], golds: Sequence[Any] | None = None
-    ) -> list[RewardResult]:
-        """The reward of every solution, scored together. Gold answers may be any plain value: numbers become text."""
-        golds = [None] * len(questions) if golds is None else golds
-        if not len(questions) == len(solutions) == len(golds):
-            raise InputError(
-                f"There are {len(questions)} questions, {len(solutions)} solutions and {len(golds)} gold answers; "
-                "give one of each a sample."
-            )
-        scores = self.scores(list(zip(questions, solutions, strict=True)))
-        return [self.reward(score, gold) for score, gold in zip(scores, golds, strict=True)]
-
-    def scores(self, items: Sequence[tuple[Any, Any]]) -> list[SolutionScore]:
-        """The scores of pairs of question and solution. One that cannot be read is unscored and says why."""
-        if not items:
+    def rewards(self, samples: Sequence[Sample]) -> list[RewardResult]:
+        """Score the samples as one batch and compute their rewards."""
+        if not samples:
             return []
-        return list(self.scorer.score_stream(items, self.options, window=len(items)))
+        scorer = self.scorer
+        scores = scorer.score_stream(items_to_score(samples), self.options, window=len(samples))
+        merged = merge_scores(samples, list(scores), scorer.name)
+        return [self.reward(sample, score) for sample, score in zip(samples, merged, strict=True)]
 
-    def reward(self, score: SolutionScore, gold: Any) -> RewardResult:
-        """The reward of a solution that is scored already."""
+    def reward(self, sample: Sample, score: SolutionScore) -> RewardResult:
+        """Compute the reward of a scored sample. Gold answers may be numbers; None and NaN mean that there is none."""
+        if sample.error is not None:
+            return RewardResult(None, dict.fromkeys(term.name for term in self.recipe.terms), sample.error, score)
+        gold = sample.gold
         if getattr(gold, "shape", None) == ():
             gold = gold.item()
-        if gold is None or (isinstance(gold, float) and math.isnan(gold)):  # so a table writes that there is none
+        if gold is None or (isinstance(gold, float) and math.isnan(gold)):  # tables represent a missing value as NaN
             return self.recipe(score, None)
         if isinstance(gold, str | Number):
             return self.recipe(score, str(gold))
         result = self.recipe(score, None)
-        reason = f"The gold answer is of type {type(gold).__name__}; give a str or a number."
+        reason = f"The gold answer is {type(gold).__name__}. Pass a str or a number."
         return replace(result, value=None, reason=reason) if self.recipe.needs_gold else result
+
+
+def items_to_score(samples: Iterable[Sample]) -> list[tuple[Any, Any]]:
+    """Return question and solution of the samples without an error."""
+    return [(sample.question, sample.solution) for sample in samples if sample.error is None]
+
+
+def merge_scores(samples: Iterable[Sample], scores: Iterable[SolutionScore], model: str) -> list[SolutionScore]:
+    """Return one score per sample: those of `items_to_score`, and unscored ones for the samples with an error."""
+    rest = iter(scores)
+    return [next(rest) if sample.error is None else SolutionScore((), model, reason=sample.error) for sample in samples]
 
 
 def compute_reward(
@@ -167,11 +196,19 @@ def compute_reward(
     solution: str | Sequence[str],
     gold: str | None = None,
     *,
-    model: Model | None = None,
-    recipe: str | Reward = "seed",
+    model: ScorerLike | None = None,
+    recipe: str | Reward = DEFAULT_RECIPE,
     options: ReadOptions = DEFAULT_OPTIONS,
-    **load: Any,
+    load: Mapping[str, Any] | None = None,
 ) -> RewardResult:
-    """The reward of one solution. The model is loaded once per process; `load` holds options for `surefoot.load`."""
-    source = Source(model, recipe, options=options, load=load)
-    return source.rewards([question], [solution], [gold])[0]
+    """Compute the reward of one solution.
+
+    >>> result = surefoot.compute_reward("What is 2 + 3?", "2 + 3 = 5.", model="mini", recipe="min")
+    >>> result.value == result.score.min
+    True
+
+    `gold` is the reference answer, for recipes that need one. `model` is a scorer or anything that `surefoot.load`
+    accepts; without it, the environment variable SUREFOOT_MODEL or Qwen2.5-Math-PRM-7B. `recipe` is a `Reward` or the
+    name of one. `load` holds options for `surefoot.load`. The model is loaded once per process.
+    """
+    return RewardSource(model, recipe, options=options, load=load).rewards([Sample(question, solution, gold)])[0]

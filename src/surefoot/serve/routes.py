@@ -25,7 +25,9 @@ from surefoot.core.options import ReadOptions
 from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
 from surefoot.rewards.get_reward import GetReward
-from surefoot.rewards.reward import RECIPES, Reward
+from surefoot.rewards.recipes import RECIPES
+from surefoot.rewards.reward import Reward
+from surefoot.rewards.source import items_to_score, merge_scores
 from surefoot.serve.middleware import error_reply
 from surefoot.serve.model_service import FEW_STEPS, ModelService
 from surefoot.serve.request_body import JsonRoute, RejectedError
@@ -233,15 +235,13 @@ async def get_reward(
     model = call.model(parameters.model, body.query)
     reward = GetReward(model.scorer, recipe, missing=parameters.missing)
     samples = reward.samples(body.model_dump())
-    scored = [(one.question, one.response) for one in samples if one.lack is None]
-    scores = iter(await model.score(scored, ReadOptions(split=parameters.split)))
+    results = await model.score(items_to_score(samples), ReadOptions(split=parameters.split))
+    scores = merge_scores(samples, results, model.scorer.name)
     rewards = [
-        reward.unread(one, model.scorer.name)
-        if one.lack
-        else await model.run_recipe(partial(reward.reward, one, next(scores)))
-        for one in samples
+        await model.run_recipe(partial(reward.source.reward, sample, score))
+        for sample, score in zip(samples, scores, strict=True)
     ]
-    call.count(model, [one.score for one in rewards if one.score])
+    call.count(model, scores)
     return _json(reward.reply(rewards))
 
 

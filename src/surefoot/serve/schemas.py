@@ -22,7 +22,7 @@ from pydantic.config import JsonDict
 from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.core.options import ReadOptions, SplitRule
 from surefoot.core.result import Scale
-from surefoot.rewards.reward import RECIPES
+from surefoot.rewards.recipes import RECIPES
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Label = str | int | Annotated[float, Field(allow_inf_nan=False)] | None
@@ -95,7 +95,7 @@ class RewardRequest(_Scoring):
     """Solutions to reward."""
 
     items: list[RewardItem] = Field(fail_fast=True)
-    recipe: str = Field("seed", description="A recipe of surefoot.rewards.reward.")
+    recipe: str = Field("seed", description="A recipe in surefoot.rewards.recipes.")
 
 
 class Step(BaseModel):

@@ -5,7 +5,8 @@ SurefootError
 ├── OptionError (ValueError)              an option has an invalid value
 ├── LoadError                             a model cannot be found, read or trusted
 │   ├── CheckpointError                   a checkpoint does not match its family
-│   └── MissingDependencyError (ImportError)
+│   ├── MissingDependencyError (ImportError)
+│   └── PluginError                       another package provides something that cannot be used
 ├── CacheError                            the score cache cannot be opened, read or written
 ├── CalibrationError                      a calibration is invalid or belongs to another model
 ├── ServiceError                          a scoring service failed

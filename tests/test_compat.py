@@ -1,4 +1,4 @@
-"""The drop-in keeps the old contract, without its inventions."""
+"""The drop-in replacement has the interface of the original scorer, but never invents scores."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def old(checkpoint: Path) -> ProcessRewardScorer:
         ("", []),
     ],
 )
-def test_steps_as_before(solution: str, steps: list[str]) -> None:
+def test_steps_are_those_of_the_original(solution: str, steps: list[str]) -> None:
     assert extract_prm_steps(solution) == steps
 
 
@@ -104,13 +104,13 @@ def test_no_steps(old: ProcessRewardScorer) -> None:
     }
 
 
-def test_any_family_takes_its_place() -> None:
+def test_any_family() -> None:
     result = ProcessRewardScorer("mini").score_solution(QUESTION, SOLUTION)
     assert len(result["step_scores"]) == 3
     assert not result["degraded"]
 
 
-def test_what_cannot_be_read_costs_the_others_nothing(old: ProcessRewardScorer) -> None:
+def test_an_invalid_item_does_not_affect_the_others(old: ProcessRewardScorer) -> None:
     bad, good = old.score_batch(
         [{"question": "\ud800", "solution": SOLUTION}, {"question": QUESTION, "solution": SOLUTION}]
     )
@@ -143,7 +143,7 @@ def test_truncated_solutions_are_degraded(checkpoint: Path, old: ProcessRewardSc
         assert result["mean_score"] is result["min_score"] is result["final_score"] is None
 
 
-def test_a_gap_in_the_middle_moves_no_score(old: ProcessRewardScorer) -> None:
+def test_an_unscored_step_in_the_middle_shifts_no_score(old: ProcessRewardScorer) -> None:
     steps = [
         StepScore("s", 0, 1, score, "scored" if score is not None else "not_finite", index)
         for index, score in enumerate((0.9, None, 0.1))

@@ -1,9 +1,8 @@
-"""A drop-in for the scorer that many trainers carry around as a copied file: `ProcessRewardScorer`.
+"""A drop-in replacement for `ProcessRewardScorer`, the scorer that many trainers include as a copied file.
 
-The rule: same constructor, same verbs, same dictionary keys, so that one import line changes. What differs is that a
-score is never invented: a solution of which any step could not be scored is `degraded` and says why, `step_scores` ends
-before that step, and an aggregate that would need it is None. Only where there is no step at all the aggregates are
-0.0, as they always were.
+The constructor, the methods and the dictionary keys are the same, so that only an import line changes. Unlike the
+original, it never invents a score: if a step is unscored, the solution is `degraded` with a reason, `step_scores` ends
+before that step, and aggregates that need it are None. Without any steps the aggregates are 0.0, as in the original.
 """
 
 from __future__ import annotations
@@ -29,9 +28,12 @@ _AMOUNT = re.compile(rf"(?:\\?[$€£]\s?)?([+-]?{NUMBER})\s?\\?%?")
 
 
 def extract_prm_steps(solution: str) -> list[str]:
-    """The bodies of the `Step N:` lines, and the final answer as a closing step.
+    """Return the texts of the `Step N:` lines, followed by the final answer as a closing step.
 
-    A number with what it counts is reduced to it: `$18 a day` closes with `The answer is \\boxed{18}`.
+    A quantity is reduced to its number: `$18 a day` becomes `The answer is \\boxed{18}`.
+
+    >>> extract_prm_steps("Step 1: 3 * 4 = 12.\\nFinal Answer: 12")
+    ['3 * 4 = 12.', 'The answer is \\\\boxed{12}']
     """
     steps = [step.text for step in split(solution, "steps", closing=False).steps]
     answer = find_answer(solution)
@@ -42,10 +44,13 @@ def extract_prm_steps(solution: str) -> list[str]:
 
 
 class ProcessRewardScorer:
-    """Scores `Step N:` solutions with Qwen2.5-Math-PRM, and answers in dictionaries.
+    """Scores `Step N:` solutions with Qwen2.5-Math-PRM and returns dictionaries.
 
-    `pad_missing` fills the scores of truncated steps with the mean of the others, as older code did. It is off, because
-    those are not scores; a result that holds them says `padded_steps: True`.
+        scorer = ProcessRewardScorer("Qwen/Qwen2.5-Math-PRM-7B")
+        scorer.score_solution(question, solution)["min_score"]
+
+    `pad_missing` replaces the scores of truncated steps by the mean of the others, as the original did. It is off by
+    default, because these are not scores. Results that contain them have `padded_steps: True`.
     """
 
     def __init__(
@@ -58,7 +63,7 @@ class ProcessRewardScorer:
         *,
         pad_missing: bool = False,
     ) -> None:
-        """Loads the model once. 4-bit loading happens on CUDA only; elsewhere the model is loaded unquantised."""
+        """Load the model. `load_in_4bit` applies on CUDA only; elsewhere the model is not quantized."""
         from surefoot.engine.hardware import choose_device
         from surefoot.scoring.loading import load
 
@@ -78,15 +83,15 @@ class ProcessRewardScorer:
     def score_solution(
         self, question: str, solution: str, system_prompt: str = DEFAULT_SYSTEM_PROMPT
     ) -> dict[str, Any]:
-        """The scores of one solution."""
+        """Score one solution."""
         return self.score_batch([{"question": question, "solution": solution}], system_prompt)[0]
 
     def score_batch(
         self, items: Sequence[Mapping[str, str]], system_prompt: str = DEFAULT_SYSTEM_PROMPT
     ) -> list[dict[str, Any]]:
-        """The scores of `{"question": ..., "solution": ...}` items, in their order, scored together."""
+        """Score `{"question": ..., "solution": ...}` items together, in their order."""
         pairs = [(item["question"].strip(), extract_prm_steps(item["solution"])) for item in items]
-        # A family that knows no system message is asked without one, unless the caller brought one.
+        # The default means the model's own system message, because some families do not support any.
         system = None if system_prompt == DEFAULT_SYSTEM_PROMPT else system_prompt
         return [self._as_dict(result) for result in self._scorer.score_stream(pairs, ReadOptions(system=system))]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 import surefoot
 from helpers.counting import Counting
 from surefoot.core.options import ReadOptions
-from surefoot.errors import InputError, OptionError, UnscoredError
+from surefoot.errors import InputError, MissingDependencyError, OptionError, UnscoredError
 from surefoot.integrations.verl import comparable, compute_score, compute_score_async
 from surefoot.rewards.source import forget_shared
 from surefoot.scoring import loading
@@ -98,6 +99,12 @@ def test_invalid_options_raise(model: Counting) -> None:
     with pytest.raises(OptionError, match="missing='zero'"):
         compute_score(**asked(SOLUTION), missing="zero")  # type: ignore[arg-type]
     assert compute_score(**asked(SOLUTION) | {"extra_info": {"problem": QUESTION}}, question_key="problem")["scored"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("verl") is not None, reason="verl is installed")
+def test_the_manager_needs_verl() -> None:
+    with pytest.raises(MissingDependencyError, match="pip install verl"):
+        importlib.import_module("surefoot.integrations.verl_manager")
 
 
 def test_samples_that_take_part_in_grpo() -> None:

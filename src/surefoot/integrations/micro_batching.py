@@ -1,7 +1,7 @@
 """Batch concurrent calls that bring one sample each.
 
-The first call of a batch waits for a few milliseconds. Calls that arrive in the meantime, or while the scorer is busy,
-join the batch. Nothing waits for a full batch.
+A batch contains the calls that arrived while the scorer was busy and those of the next few milliseconds. Nothing waits
+for a full batch.
 """
 
 from __future__ import annotations

@@ -57,11 +57,11 @@ class GetReward:
         model: ScorerLike | None = None,
         recipe: str | Reward = DEFAULT_RECIPE,
         *,
-        options: ReadOptions = DEFAULT_OPTIONS,
-        load: Mapping[str, Any] | None = None,
         missing: float | None = None,
         question: str | None = None,
         stop_tokens: Sequence[str] = STOP_TOKENS,
+        options: ReadOptions = DEFAULT_OPTIONS,
+        load: Mapping[str, Any] | None = None,
     ) -> None:
         if missing is not None and not math.isfinite(missing):
             raise OptionError(f"missing={missing} is not a reward. Pass a finite number, or None.")

@@ -180,17 +180,7 @@ def test_every_page_is_linked_from_the_readme() -> None:
     assert not [page.name for page in LINKED[1:] if f"]({page.relative_to(ROOT).as_posix()}" not in text]
 
 
-NO_EXAMPLE = ("Reward", "RewardResult", "compute_reward")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True)) if name in NO_EXAMPLE else name
-        for name in surefoot.__all__
-        if name != "__version__"
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in surefoot.__all__ if name != "__version__"])
 def test_every_public_name_has_an_example_that_runs(
     name: str, scorer: surefoot.Scorer, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

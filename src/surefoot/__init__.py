@@ -15,20 +15,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from surefoot._version import __version__
-from surefoot.core.options import ReadOptions
-from surefoot.core.protocols import StepScorer
-from surefoot.core.result import SolutionScore, StepScore
-from surefoot.core.solution import Solution, Step
-from surefoot.errors import SurefootError
-from surefoot.rewards.reward import Reward, RewardResult
-from surefoot.text.split import split
 
 if TYPE_CHECKING:
     from surefoot import evaluate
     from surefoot.client import AsyncClient, Client, connect
+    from surefoot.core.options import ReadOptions
+    from surefoot.core.protocols import StepScorer
+    from surefoot.core.result import SolutionScore, StepScore
+    from surefoot.core.solution import Solution, Step
+    from surefoot.errors import SurefootError
+    from surefoot.rewards.reward import Reward, RewardResult
     from surefoot.rewards.source import compute_reward
     from surefoot.scoring.loading import load
     from surefoot.scoring.scorer import Scorer
+    from surefoot.text.split import split
 
 __all__ = [
     "AsyncClient",
@@ -52,21 +52,32 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AsyncClient": "surefoot.client",
-    "Client": "surefoot.client",
-    "Scorer": "surefoot.scoring.scorer",
-    "compute_reward": "surefoot.rewards.source",
-    "connect": "surefoot.client",
-    "load": "surefoot.scoring.loading",
+    "AsyncClient": "client",
+    "Client": "client",
+    "ReadOptions": "core.options",
+    "Reward": "rewards.reward",
+    "RewardResult": "rewards.reward",
+    "Scorer": "scoring.scorer",
+    "Solution": "core.solution",
+    "SolutionScore": "core.result",
+    "Step": "core.solution",
+    "StepScore": "core.result",
+    "StepScorer": "core.protocols",
+    "SurefootError": "errors",
+    "compute_reward": "rewards.source",
+    "connect": "client",
+    "load": "scoring.loading",
+    "split": "text.split",
 }
-"""Where names live that are imported on first use, because they need torch or an HTTP client."""
+"""Where the public names live. They are imported on first use: the command line starts faster, and torch stays out."""
 
 
 def __getattr__(name: str) -> Any:
     if name == "evaluate":
         return import_module("surefoot.evaluate")
     if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
+        value = globals()[name] = getattr(import_module(f"surefoot.{_MODULES[name]}"), name)
+        return value
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -28,22 +29,27 @@ def models(*, json: JsonLines = False) -> int:
     nf4 (computed from the model's shape), and their published average F1 on ProcessBench."""
     from surefoot.families import all_families, all_models
 
-    families = all_families()
-
     rows = [facts(entry) for entry in all_models()]
     if json:
         for row in rows:
             print(json_format.dumps(row, ensure_ascii=False))
         return DONE
-    table = [HEAD, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(HEAD))]
-    for line in table:
-        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        print(paint(text, "1", line is HEAD and wants_colour(sys.stdout)))
-    print("\nbf16, nf4: memory of the weights in GB, about. F1: ProcessBench; - is not published. Read-out by family:")
-    for name in sorted(families):
-        print(f"  {name:<11} {families[name].readout}")
+    _print_table([HEAD, *(_cells(row) for row in rows)])
+    print("\nbf16, nf4: memory of the weights in GB, about. F1: ProcessBench.")
+    print("-: not published. Read-out by family:")
+    for name, family in sorted(all_families().items()):
+        print(f"  {name:<11} {family.readout}")
     return DONE
+
+
+def _print_table(table: list[tuple[str, ...]]) -> None:
+    """Prints one line per model, or two in a terminal that is too narrow for one."""
+    widths = [max(len(line[column]) for line in table) for column in range(len(HEAD))]
+    narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < sum(widths) + 2 * (len(widths) - 1)
+    for line in table:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        text = f"{line[0]}\n  {'  '.join(cells[1:])}" if narrow else "  ".join(cells)
+        print(paint(text.rstrip(), "1", line is HEAD and wants_colour(sys.stdout)))
 
 
 def facts(known: CatalogEntry) -> dict[str, Any]:

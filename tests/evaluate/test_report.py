@@ -379,7 +379,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "report.html" in capsys.readouterr().err
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert main([*call, str(tmp_path / "no" / "report.html")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
     assert main([*call, str(tmp_path)]) == 2
     with pytest.raises(OptionError, match="is a folder"):
         evaluate.report(evaluate.processbench(None, rows(12)), tmp_path)

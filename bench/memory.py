@@ -1,10 +1,10 @@
-"""Memory of Qwen2.5-Math-PRM-7B in nf4, on the CPU: while loading, after it, and while scoring.
+"""Measure the memory of Qwen2.5-Math-PRM-7B in nf4 on the CPU: while loading, after loading and while scoring.
 
-    python bench/memory.py                  # writes a 15 GB checkpoint with random weights first, and removes it
+    python bench/memory.py                  # first writes a 15 GB checkpoint with random weights, which it removes
 
-The checkpoint has the true shapes, names and dtype (bfloat16, four shards), so bytes and peaks are those of the real
-one; only the numbers in it are random. Loading and scoring run in a process of their own, whose peak resident memory
-the kernel reports.
+The checkpoint has the real shapes, names and dtype (bfloat16, four shards), so sizes and peaks equal those of the real
+one; only its weights are random. Loading and scoring run in their own process, whose peak resident memory the kernel
+reports.
 """
 
 from __future__ import annotations
@@ -61,14 +61,16 @@ def measure(folder: Path, *, quantize: bool) -> None:
     figures |= {"scoring_peak_gb": resident("VmHWM"), "scoring_s": time.perf_counter() - started}
     print(json.dumps({name: round(value, 2) for name, value in figures.items()}))
     if quantize and (figures["loading_peak_gb"] > 6.5 or figures["loaded_gb"] > 5.5):
-        raise SystemExit("More memory than we promise: 6.5 GB while loading, 5.5 GB after.")
+        raise SystemExit("This exceeds the documented limits: 6.5 GB while loading, 5.5 GB after loading.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, help="a checkpoint that is there already, or where to keep the one made")
+    parser.add_argument("--folder", type=Path, help="an existing checkpoint, or where to write one")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--no-quantize", action="store_true", help="measure the plain model instead (needs 31 GB)")
+    parser.add_argument(
+        "--no-quantize", action="store_true", help="measure the unquantized model instead (needs 31 GB)"
+    )
     options = parser.parse_args()
     if options.measure:
         measure(options.folder, quantize=not options.no_quantize)

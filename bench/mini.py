@@ -1,10 +1,10 @@
-"""The embedded model: its size, how fast it loads and scores, and what storing it in few bits costs.
+"""Measure the embedded model: size, loading and scoring time, and the effect of storing it in few bits.
 
     python bench/mini.py                                  # size, loading, one solution
-    python bench/mini.py --whole FOLDER --data FILE.json  # and how far its scores are from those of the float32 weights
+    python bench/mini.py --whole FOLDER --data FILE.json  # and its distance from the float32 weights
 
-`--whole` is the folder that training exported in float32, `--data` a file in ProcessBench's format. The quality itself
-is measured by `surefoot eval processbench --model mini --data FILE.json`.
+`--whole` is the folder that training exported in float32, `--data` a file in ProcessBench's format. Its quality is
+measured by `surefoot eval processbench --model mini --data FILE.json`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def drift(whole: Path, rows: list[dict[str, object]]) -> None:
     decided = sum(one.first_error() != other.first_error() for one, other in zip(stored, full, strict=True))
     far = off[len(off) * 99 // 100]
     print(f"drift over {len(pairs)} steps: median {statistics.median(off):.4f}, 99 % within {far:.3f}")
-    print(f"on the other side of 0.5: {flipped} steps; another first error: {decided} of {len(rows)} solutions")
+    print(f"changed side of 0.5: {flipped} steps; changed first error: {decided} of {len(rows)} solutions")
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def main() -> None:
     folder = FOLDER
     size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
     print(f"on disk: {size / 1e6:.1f} MB; torch {torch.__version__}, transformers {transformers.__version__}")
-    print(f"first load (with what torch and transformers import lazily): {timed(1, surefoot.load)}")
+    print(f"first load (including lazy imports of torch and transformers): {timed(1, surefoot.load)}")
     print(f"load: {timed(options.repeats, surefoot.load)}")
     scorer = load_local()
     print(f"a four-step solution: {timed(options.repeats, lambda: scorer.score(QUESTION, STEPS))}")

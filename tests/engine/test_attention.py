@@ -1,4 +1,4 @@
-"""Attention over packs: every implementation sees exactly the ancestors."""
+"""Attention over packs: with every implementation a token attends to exactly its ancestors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_masks_agree_and_padding_sees_itself(tokens: list[list[int]], budget: in
         dense = attention.dense_mask(pack, height, width, torch.float32, CPU)[0, 0] == 0
         real = [*range(pack.inherited), *range(width, width + len(pack.ids))]
         assert np.array_equal(dense[: len(pack.ids)][:, real].numpy(), pack.mask())
-        assert dense.sum() == pack.mask().sum() + rows, "padding is seen by nobody but itself"
+        assert dense.sum() == pack.mask().sum() + rows, "padding is visible only to itself"
         block = attention.block_mask(pack, height, width, CPU)
         rebuilt = torch.stack(
             [block.mask_mod(None, None, torch.tensor(row), torch.arange(width + height)) for row in range(height)]
@@ -53,7 +53,7 @@ def test_masks_agree_and_padding_sees_itself(tokens: list[list[int]], budget: in
         ([[1, 2, 3, 4]], 2, [[0, 2], None]),
     ],
 )
-def test_packs_that_share_nothing_are_known(
+def test_packs_without_shared_tokens_are_detected(
     tokens: list[list[int]], budget: int, starts: list[list[int] | None]
 ) -> None:
     packs = build_trie(make_prompts(tokens), budget).packs()
@@ -62,7 +62,7 @@ def test_packs_that_share_nothing_are_known(
 
 
 def test_flash_attention_is_called_as_documented(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in with flash-attention's signature, since its kernels need CUDA: plain sdpa over each sequence."""
+    """Its kernels need CUDA, so a function with the same signature replaces them: plain sdpa per sequence."""
     calls = []
 
     def flash_attn_varlen_func(
@@ -93,7 +93,7 @@ def test_flash_attention_is_called_as_documented(checkpoint: Path, monkeypatch: 
     module = types.ModuleType("flash_attn")
     module.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flash_attn", module)
-    monkeypatch.setattr(attention, "_flash_obstacle", lambda device, dtype: None)
+    monkeypatch.setattr(attention, "flash_obstacle", lambda device, dtype: None)
     flash = load_local(checkpoint, attention="flash_attention_2")
     plain = load_local(checkpoint)
     items = [("one", ["1 + 1 = 2", "so 2"]), ("two", ["2 + 2 = 4"]), ("one", ["1 + 1 = 3"])]
@@ -115,7 +115,7 @@ def test_flash_attention_is_called_as_documented(checkpoint: Path, monkeypatch: 
         (CUDA, torch.bfloat16, set(), "sdpa"),
     ],
 )
-def test_auto_takes_the_best_there_is(
+def test_auto_chooses_the_fastest_that_works(
     device: torch.device,
     dtype: torch.dtype,
     installed: set[str],
@@ -123,7 +123,7 @@ def test_auto_takes_the_best_there_is(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for name, check in (("triton", "_flex_obstacle"), ("flash_attn", "_flash_works")):
+    for name, check in (("triton", "flex_obstacle"), ("flash_attn", "flash_package_obstacle")):
         monkeypatch.setattr(attention, check, lambda *_, name=name: None if name in installed else f"no {name}")
     assert attention.choose_attention("auto", device, dtype) == chosen
     assert ("dense mask, because" in caplog.text) == (device == CUDA and chosen == "sdpa")
@@ -137,9 +137,9 @@ def test_auto_takes_the_best_there_is(
         (CUDA, torch.float16, "CUDA is not there"),
     ],
 )
-def test_flash_attention_says_what_it_lacks(
+def test_flash_attention_reports_what_is_missing(
     device: torch.device, dtype: torch.dtype, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_flash_works", lambda device: "CUDA is not there")
+    monkeypatch.setattr(attention, "flash_package_obstacle", lambda device: "CUDA is not there")
     with pytest.raises(OptionError, match=message):
         attention.choose_attention("flash_attention_2", device, dtype)

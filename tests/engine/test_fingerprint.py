@@ -1,4 +1,4 @@
-"""The fingerprint: the same for the same model, another one for any other."""
+"""The fingerprint: equal for equal models, different for different ones."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def mark(folder: Path) -> str:
     return fingerprint(open_checkpoint(folder), dtype="torch.float32")
 
 
-def test_a_copy_elsewhere_is_the_same_model(small: Path, tmp_path: Path) -> None:
+def test_a_copy_has_the_same_fingerprint(small: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(small, tmp_path / "another name")
     assert mark(copy) == mark(small)
     assert len(mark(small)) == 64
 
 
 @pytest.mark.parametrize("name", ["model.embed_tokens.weight", "model.layers.1.mlp.down_proj.weight", "score.2.bias"])
-def test_other_weights_are_another_model(small: Path, tmp_path: Path, name: str) -> None:
+def test_changed_weights_change_the_fingerprint(small: Path, tmp_path: Path, name: str) -> None:
     copy = shutil.copytree(small, tmp_path / "copy")
     tensors = load_file(copy / "model.safetensors")
     tensors[name] = tensors[name] * 1.001
@@ -53,7 +53,7 @@ def mark_of_file(folder: Path) -> str:
     return mark(folder)
 
 
-def test_the_end_of_a_large_tensor_counts(small: Path, tmp_path: Path) -> None:
+def test_the_end_of_a_large_tensor_is_sampled(small: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(small, tmp_path / "copy")
     tensors = load_file(copy / "model.safetensors")
     (copy / "model.safetensors").unlink()
@@ -64,7 +64,7 @@ def test_the_end_of_a_large_tensor_counts(small: Path, tmp_path: Path) -> None:
     assert mark(copy) != before
 
 
-def test_config_and_loading_count(small: Path, tmp_path: Path) -> None:
+def test_config_and_load_options_change_the_fingerprint(small: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(small, tmp_path / "copy")
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "rope_theta": 20000.0}))
@@ -78,7 +78,7 @@ def test_config_and_loading_count(small: Path, tmp_path: Path) -> None:
     assert len(marks) == 3
 
 
-def test_shards_are_all_looked_at(tmp_path: Path) -> None:
+def test_all_shards_are_sampled(tmp_path: Path) -> None:
     folder = write_qwen_checkpoint(tmp_path / "shards", shards=3, **SIZES)
     before = mark(folder)
     last = sorted(folder.glob("*.safetensors"))[-1]
@@ -88,14 +88,14 @@ def test_shards_are_all_looked_at(tmp_path: Path) -> None:
     assert mark(folder) != before
 
 
-def test_a_scorer_has_one(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+def test_a_scorer_has_a_fingerprint(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     again = load_local(checkpoint)
     half = load_local(checkpoint, dtype=torch.bfloat16)
     assert scorer.fingerprint == again.fingerprint
     assert half.fingerprint != scorer.fingerprint
 
 
-def test_a_file_cut_short_is_named(small: Path, tmp_path: Path) -> None:
+def test_a_corrupt_file_is_reported(small: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(small, tmp_path / "copy")
     found = open_checkpoint(copy)
     (copy / "model.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0nonsense")

@@ -1,4 +1,4 @@
-"""LoRA weights: merged as peft merges them, every tensor in its place."""
+"""LoRA weights: merged as peft merges them, with every tensor matched."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_adapter(base: Path, folder: Path, **settings: Any) -> Any:
-    """An adapter as Math-psa has one, made and saved by peft itself."""
+    """An adapter like that of Math-psa, created and saved by peft."""
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -50,7 +50,7 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("settings", [{}, {"use_rslora": True, "r": 4}, {"target_modules": "all-linear"}])
-def test_scores_are_those_of_the_model_merged_by_peft(base: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_scores_equal_those_of_the_model_merged_by_peft(base: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
     peft = make_adapter(base, tmp_path / "Math-psa", **settings)
     scorer = load_local(tmp_path / "Math-psa")
     assert scorer.family.name == "math-psa"
@@ -64,7 +64,7 @@ def test_scores_are_those_of_the_model_merged_by_peft(base: Path, tmp_path: Path
     assert plain.tolist() != pytest.approx(expected, abs=1e-2)
 
 
-def test_the_base_can_be_named(base: Path, adapter: Path, tmp_path: Path) -> None:
+def test_the_base_can_be_given(base: Path, adapter: Path, tmp_path: Path) -> None:
     moved = shutil.copytree(adapter, tmp_path / "Math-psa")
     settings = json.loads((moved / "adapter_config.json").read_text())
     (moved / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": "/not/here"}))
@@ -76,7 +76,7 @@ def test_the_base_can_be_named(base: Path, adapter: Path, tmp_path: Path) -> Non
         load_local(base, base=base, family="math-psa")
 
 
-def test_its_own_fingerprint(base: Path, adapter: Path, tmp_path: Path) -> None:
+def test_an_adapter_changes_the_fingerprint(base: Path, adapter: Path, tmp_path: Path) -> None:
     marks = {fingerprint(open_checkpoint(folder)) for folder in (base, adapter)}
     changed = shutil.copytree(adapter, tmp_path / "changed")
     settings = json.loads((changed / "adapter_config.json").read_text())
@@ -85,7 +85,7 @@ def test_its_own_fingerprint(base: Path, adapter: Path, tmp_path: Path) -> None:
     assert len(marks) == 3
 
 
-def test_a_head_that_was_trained_whole_is_taken_whole(base: Path, tmp_path: Path) -> None:
+def test_a_saved_module_replaces_the_base_tensor(base: Path, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForTokenClassification
 
@@ -109,7 +109,7 @@ def test_a_head_that_was_trained_whole_is_taken_whole(base: Path, tmp_path: Path
         ({"init_lora_weights": "pissa"}, "init_lora_weights=pissa"),
     ],
 )
-def test_other_adapters_are_refused(adapter: Path, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_other_adapter_types_are_rejected(adapter: Path, tmp_path: Path, change: dict[str, Any], message: str) -> None:
     copy = shutil.copytree(adapter, tmp_path / "Math-psa")
     settings = json.loads((copy / "adapter_config.json").read_text())
     (copy / "adapter_config.json").write_text(json.dumps(settings | change))
@@ -117,7 +117,7 @@ def test_other_adapters_are_refused(adapter: Path, tmp_path: Path, change: dict[
         load_local(copy)
 
 
-def test_tensors_without_a_place_are_named(adapter: Path, tmp_path: Path) -> None:
+def test_tensors_that_do_not_match_the_base_are_reported(adapter: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(adapter, tmp_path / "Math-psa")
     tensors = load_file(copy / "adapter_model.safetensors")
     name = next(name for name in tensors if "lora_A" in name)

@@ -1,4 +1,4 @@
-"""NF4 on the CPU: the numbers are those of the stored weights, for any shape and on any CPU."""
+"""NF4 on the CPU: results are computed with the stored weights, for any shape and on any CPU."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_a_layer_of_any_shape_computes_with_its_stored_weights(inputs: int, dtyp
     kind = DTYPES[dtype]
     generator = torch.Generator().manual_seed(inputs)
     for outputs in (1, 2, 7, 33, 64):
-        # Scales differ much from block to block, so that a wrong one is seen.
+        # Scales differ strongly between blocks, so that a wrong one is noticed.
         weight = torch.randn(outputs * inputs, generator=generator)
         weight *= 2.0 ** (torch.arange(len(weight)) // BLOCK % 5)
         layer = NF4Linear(weight.view(outputs, inputs), None, kind, CPU)
         expected = unpacked(layer)
         assert torch.equal(layer(torch.eye(inputs, dtype=kind)).T, expected.to(kind))
-        # And what is stored is near to what was given: half the widest gap of NF4, and what rounding the scale adds.
+        # The stored weights are close to the given ones: half the widest gap of NF4, plus the rounding of the scale.
         largest = torch.nn.functional.pad(weight, (0, -len(weight) % BLOCK)).view(-1, BLOCK).abs().amax(1)
         allowed = (0.16 * largest + 0.03 * largest.max()).repeat_interleave(BLOCK)[: len(weight)]
         assert ((expected.flatten() - weight).abs() <= allowed).all()
@@ -121,7 +121,7 @@ def test_scores_are_exact_on_any_cpu(checkpoint: Path, forced: bool) -> None:
     )
     assert child.returncode == 0, child.stderr
     found = json.loads(child.stdout)
-    assert found["repacks"] or not forced, "bitsandbytes no longer asks the CPU as it did: force it in another way"
+    assert found["repacks"] or not forced, "bitsandbytes detects the CPU differently now: find another way to force it"
     assert found["calls"] == ["bitsandbytes.dequantize_4bit.default", "bitsandbytes.dequantize_blockwise.default"]
     rounded = Reference(checkpoint)
     for module in rounded.backbone.modules():

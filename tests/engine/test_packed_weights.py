@@ -1,4 +1,4 @@
-"""Weights in few bits: what comes back, how far off, and that loading does not notice."""
+"""Weights in 4 or 8 bits: how exactly they are restored, and that loading handles them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from surefoot.testing import write_qwen_checkpoint
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_no_weight_is_off_by_more_than_its_group_allows(bits: int) -> None:
+def test_the_error_of_a_weight_is_bounded_by_its_group(bits: int) -> None:
     weight = torch.randn(6, 3 * GROUP, generator=torch.Generator().manual_seed(0)) * torch.logspace(-6, 2, 6)[:, None]
     codes, scales = pack(weight, bits)
     assert codes.numel() * codes.element_size() * 8 == weight.numel() * bits
     groups = weight.view(len(weight), -1, GROUP)
     error = (unpack(codes, scales) - weight).view(6, -1, GROUP).abs().amax(-1)
     peak = groups.abs().amax(-1)
-    # Half a step, or what clipping to 0.7 of the peak costs; the scale itself has 11 bits, fewer where it is tiny.
+    # Half a step, or the cost of clipping to 0.7 of the peak; the scale itself has 11 bits, fewer if it is tiny.
     allowed = torch.maximum(peak / LARGEST[bits] / 2, torch.full_like(peak, 0.0 if bits == 8 else 0.3) * peak)
     assert (error <= allowed * 1.01 + LARGEST[bits] * 2.0**-24).all()
 
 
-def test_what_fits_comes_back_exactly() -> None:
+def test_representable_weights_are_restored_exactly() -> None:
     weight = torch.arange(-7, 9).repeat(2, 4).clamp(-7, 7) * 0.25
     assert unpack(*pack(weight, 4)).equal(weight)
     assert unpack(*pack(torch.zeros(2, GROUP), 8)).equal(torch.zeros(2, GROUP))
@@ -42,7 +42,7 @@ def test_a_chosen_scale_is_never_worse_than_the_plain_one() -> None:
     assert (unpack(*pack(weight, 4)) - weight).square().sum() < (plain - weight).square().sum()
 
 
-def test_what_cannot_be_packed_is_told() -> None:
+def test_what_cannot_be_packed_is_an_error() -> None:
     assert not can_pack((64,))
     with pytest.raises(OptionError, match=r"multiple of 32.*\(4, 33\)"):
         pack(torch.zeros(4, 33), 8)
@@ -72,7 +72,7 @@ def test_a_packed_checkpoint_scores_like_one_with_the_rounded_weights(tmp_path: 
     assert a.fingerprint != b.fingerprint
 
 
-def test_half_of_a_packed_tensor_is_not_a_tensor(tmp_path: Path) -> None:
+def test_codes_without_scales_are_an_error(tmp_path: Path) -> None:
     folder = write_qwen_checkpoint(tmp_path / "half", dtype="float32")
     tensors = load_file(folder / "model.safetensors")
     name = "model.layers.0.mlp.up_proj.weight"

@@ -1,4 +1,4 @@
-"""Loading: every tensor accounted for, nothing derived wrongly, nothing run from the repository."""
+"""Loading: every tensor is accounted for, derived values are right, and no code from the repository runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 def altered(checkpoint: Path, folder: Path, change: Callable[[Tensors], object]) -> Path:
-    """A copy of the checkpoint whose tensors were changed."""
+    """A copy of the checkpoint with changed tensors."""
     shutil.copytree(checkpoint, folder)
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
@@ -72,26 +72,26 @@ def test_weights_stored_in_bfloat16_are_computed_in_float32(tmp_path: Path) -> N
         (lambda t: t.update({"lm_headed": torch.zeros(1)}), "unexpected: lm_headed"),
     ],
 )
-def test_tensors_that_do_not_fit_are_named(
+def test_mismatched_tensors_are_reported(
     checkpoint: Path, tmp_path: Path, change: Callable[[Tensors], object], message: str
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
         load_local(altered(checkpoint, tmp_path / "altered", change))
 
 
-def test_the_unused_language_head_may_be_absent(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+def test_the_unused_language_head_may_be_missing(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
     folder = altered(checkpoint, tmp_path / "headless", lambda tensors: tensors.pop("lm_head.weight"))
     assert card_scores(load_local(folder)) == card_scores(scorer)
 
 
-def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+def test_a_missing_shard_is_reported(tmp_path: Path) -> None:
     folder = write_qwen_checkpoint(tmp_path / "sharded", shards=2)
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"lacks model-00002-of-00002\.safetensors"):
         load_local(folder)
 
 
-def test_a_truncated_file_is_named(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_truncated_file_is_reported(checkpoint: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint, tmp_path / "truncated")
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
@@ -100,7 +100,7 @@ def test_a_truncated_file_is_named(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def pickled(checkpoint: Path, folder: Path, shards: int = 1) -> Path:
-    """The checkpoint with its tensors in .bin files, as older repositories have them."""
+    """The checkpoint with its tensors in .bin files, as in older repositories."""
     shutil.copytree(checkpoint, folder)
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
@@ -134,7 +134,7 @@ def test_pickled_weights_have_a_fingerprint(checkpoint: Path, tmp_path: Path) ->
     assert mark != fingerprint(open_checkpoint(other))
 
 
-def test_pickles_of_another_kind_are_refused(checkpoint: Path, tmp_path: Path) -> None:
+def test_pickles_without_tensors_are_rejected(checkpoint: Path, tmp_path: Path) -> None:
     folder = pickled(checkpoint, tmp_path / "odd")
     for content, message in (
         ([1, 2], "not a mapping from names to tensors"),
@@ -151,7 +151,7 @@ def test_pickles_of_another_kind_are_refused(checkpoint: Path, tmp_path: Path) -
         load_local(folder)
 
 
-def test_a_broken_tokenizer_is_named(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_broken_tokenizer_is_reported(checkpoint: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint, tmp_path / "tokenless")
     (folder / "tokenizer.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"Cannot read a tokenizer.*Copy tokenizer\.json"):
@@ -165,14 +165,14 @@ def test_a_broken_tokenizer_is_named(checkpoint: Path, tmp_path: Path) -> None:
         ({"model_type": "martian"}, "model_type 'martian'"),
     ],
 )
-def test_a_config_of_another_kind_is_refused(
+def test_an_unsupported_config_is_rejected(
     checkpoint: Path, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
         load_local(with_config(checkpoint, tmp_path / "other", **changes))
 
 
-def test_the_family_can_be_named(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+def test_the_family_can_be_given(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
     folder = with_config(checkpoint, tmp_path / "other", architectures=["Something"])
     assert card_scores(load_local(folder, family="qwen")) == card_scores(scorer)
     with pytest.raises(OptionError, match="family='nope' is unknown. Choose one of: .*mini, qwen"):
@@ -191,7 +191,7 @@ def test_rope_and_epsilon_of_the_config_reach_the_model(checkpoint: Path, tmp_pa
 
 
 def test_wrong_rotary_frequencies_are_caught(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a transformers version would do that leaves the derived buffer as it found it in memory."""
+    """As in a transformers version that leaves the derived buffer uninitialized."""
     from transformers.models.qwen2 import modeling_qwen2
 
     class Garbled(modeling_qwen2.Qwen2RotaryEmbedding):  # type: ignore[misc]
@@ -205,7 +205,7 @@ def test_wrong_rotary_frequencies_are_caught(checkpoint: Path, monkeypatch: pyte
 
 
 def test_rotary_angles_in_low_precision_are_caught(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Positions past 256 are not exact in bfloat16."""
+    """Positions above 256 are not exact in bfloat16."""
     from transformers.models.qwen2 import modeling_qwen2
 
     class Coarse(modeling_qwen2.Qwen2RotaryEmbedding):  # type: ignore[misc]
@@ -240,7 +240,7 @@ def test_a_wrong_norm_epsilon_is_caught(checkpoint: Path, monkeypatch: pytest.Mo
         ("model.safetensors.index.json", "nonsense", "index.json is not valid JSON"),
     ],
 )
-def test_broken_files_are_named(checkpoint: Path, tmp_path: Path, file: str, content: str, message: str) -> None:
+def test_broken_files_are_reported(checkpoint: Path, tmp_path: Path, file: str, content: str, message: str) -> None:
     folder = shutil.copytree(checkpoint, tmp_path / "broken")
     (folder / file).write_text(content)
     with pytest.raises(CheckpointError, match=message):
@@ -248,7 +248,7 @@ def test_broken_files_are_named(checkpoint: Path, tmp_path: Path, file: str, con
 
 
 @pytest.mark.parametrize("name", ["hidden_size", "rms_norm_eps", "max_position_embeddings", "rope_theta"])
-def test_settings_that_are_missing_are_named(checkpoint: Path, tmp_path: Path, name: str) -> None:
+def test_missing_settings_are_reported(checkpoint: Path, tmp_path: Path, name: str) -> None:
     folder = shutil.copytree(checkpoint, tmp_path / "unsaid")
     config = json.loads((folder / "config.json").read_text())
     del config[name]
@@ -264,14 +264,14 @@ def test_settings_that_are_missing_are_named(checkpoint: Path, tmp_path: Path, n
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "dynamic rotary embeddings"),
     ],
 )
-def test_attention_of_another_kind_is_refused(
+def test_unsupported_attention_is_rejected(
     checkpoint: Path, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
         load_local(with_config(checkpoint, tmp_path / "other", **changes))
 
 
-def test_a_tensor_that_vanishes_is_named(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_tensor_that_disappears_is_reported(checkpoint: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint, tmp_path / "going")
     opened = open_checkpoint(folder)
     (folder / "model.safetensors").unlink()
@@ -280,7 +280,7 @@ def test_a_tensor_that_vanishes_is_named(checkpoint: Path, tmp_path: Path) -> No
 
 
 def test_an_older_tokenizer_is_converted(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
-    """Without tokenizer.json, from the vocabulary and merges that older repositories have."""
+    """Without tokenizer.json, from the vocabulary and merges of older repositories."""
     folder = shutil.copytree(checkpoint, tmp_path / "older")
     layout = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").unlink()
@@ -293,7 +293,7 @@ def test_an_older_tokenizer_is_converted(checkpoint: Path, scorer: surefoot.Scor
     assert card_scores(load_local(folder)) == card_scores(scorer)
 
 
-def test_what_is_not_a_model(tmp_path: Path) -> None:
+def test_invalid_models_are_reported(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="neither an existing folder nor a hub id"):
         surefoot.load("no such thing")
     with pytest.raises(LoadError, match=r"has no config\.json"):
@@ -302,7 +302,7 @@ def test_what_is_not_a_model(tmp_path: Path) -> None:
         load_local(tmp_path, revision="main")
 
 
-def test_a_hub_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_hub_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
 
     def unreachable(*args: object, **kwargs: object) -> str:
@@ -342,7 +342,7 @@ def test_a_hub_id_is_downloaded_at_its_revision(checkpoint: Path, monkeypatch: p
         ({"max_tokens": 0}, "max_tokens=0 leaves no room"),
     ],
 )
-def test_options_that_cannot_be(checkpoint: Path, options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_reported(checkpoint: Path, options: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         load_local(checkpoint, **options)
 
@@ -354,7 +354,7 @@ def test_attention_can_be_forced(checkpoint: Path, scorer: surefoot.Scorer, atte
     assert card_scores(forced) == pytest.approx(card_scores(scorer), abs=1e-5)
 
 
-def test_loading_says_what_was_loaded(checkpoint: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_loading_logs_what_was_loaded(checkpoint: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="surefoot"):
         load_local(checkpoint)
     (line,) = [record.message for record in caplog.records if record.message.startswith("Loaded")]
@@ -362,8 +362,8 @@ def test_loading_says_what_was_loaded(checkpoint: Path, caplog: pytest.LogCaptur
         assert part in line
 
 
-def test_nf4_scores_are_those_of_the_rounded_weights(checkpoint: Path, scorer: surefoot.Scorer) -> None:
-    """Exactly the model whose linear weights were rounded to NF4, and in reach of the one whose were not.
+def test_nf4_scores_equal_those_of_the_rounded_weights(checkpoint: Path, scorer: surefoot.Scorer) -> None:
+    """They equal those of the model with weights rounded to NF4, and are close to those of the original one.
 
     Random weights of this small size suffer more from 4 bits than trained ones; hence the wide tolerance to float32.
     """
@@ -416,7 +416,7 @@ def test_int8_is_close_to_float32(checkpoint: Path, scorer: surefoot.Scorer) -> 
 
 
 def test_int8_of_one_layer() -> None:
-    """A token with a huge value must not coarsen the others."""
+    """A token with huge values must not make the others less precise."""
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(48, 32, generator=generator), torch.randn(48, generator=generator)
     inputs = torch.randn(2, 5, 32, generator=generator)
@@ -433,7 +433,7 @@ def test_int8_of_one_layer() -> None:
 def test_half_precision_on_the_cpu_works_or_becomes_float32(
     checkpoint: Path, scorer: surefoot.Scorer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On a machine that announces AMX without describing it, the first bfloat16 product would end the process."""
+    """On a machine that reports AMX without describing it, the first bfloat16 product would crash the process."""
     with caplog.at_level(logging.WARNING, logger="surefoot"):
         half = load_local(checkpoint, dtype="bfloat16")
     if hardware.runs_on_cpu("bfloat16"):
@@ -444,8 +444,8 @@ def test_half_precision_on_the_cpu_works_or_becomes_float32(
         assert card_scores(half) == card_scores(scorer)
 
 
-def test_a_format_that_kills_the_process_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "_reports_amx", lambda: True)
+def test_a_dtype_that_crashes_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "cpu_has_flag", lambda flag: flag == "amx_tile")
     monkeypatch.setattr(hardware, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     hardware.runs_on_cpu.cache_clear()
     try:
@@ -458,7 +458,7 @@ def test_a_format_that_kills_the_process_is_found_out(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("rank", "gpus", "chosen"), [("3", 4, 3), ("3", 1, 0), ("0", 4, 0), ("", 4, 0)])
 def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch, rank: str, gpus: int, chosen: int) -> None:
-    """There is no GPU here, so what torch says of them is made up."""
+    """There is no GPU here, so torch's answers are replaced."""
     monkeypatch.setenv("LOCAL_RANK", rank)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
@@ -471,14 +471,14 @@ def test_auto_is_float32_on_the_cpu_and_bfloat16_on_cuda() -> None:
     assert hardware.choose_dtype(torch.float16, torch.device("cuda")) == torch.float16
 
 
-def test_a_tensor_in_two_files_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_tensor_in_two_files_is_rejected(checkpoint: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(checkpoint, tmp_path / "copy")
     shutil.copy(copy / "model.safetensors", copy / "model_old.safetensors")
     with pytest.raises(CheckpointError, match=r"model.safetensors and model_old.safetensors .* both contain"):
         load_local(copy)
 
 
-def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_of_another_model_is_rejected(tmp_path: Path) -> None:
     scorer = load_local(write_qwen_checkpoint(tmp_path / "small", vocab_size=151_646))
     with pytest.raises(CheckpointError, match="They do not belong together"):
         scorer.score("q", ["a step"])

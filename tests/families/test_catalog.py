@@ -1,4 +1,4 @@
-"""From a name to a family, and scales on the way out: the table, the command line, the benchmarks."""
+"""From a name to a family, and what its scale means for the command line and the benchmarks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make("PURE-PRM-7B", tmp_path_factory.mktemp("known"))
 
 
-def test_every_row_names_a_family_and_options_that_it_has() -> None:
+def test_every_row_has_a_valid_family_and_options() -> None:
     for row in CATALOG:
         with_options(FAMILIES[row.family], row.options)
         assert row.bytes(nf4=True) < row.bytes(nf4=False)
@@ -61,13 +61,15 @@ def test_every_row_names_a_family_and_options_that_it_has() -> None:
         ("my/own", "LlamaForTokenClassification", "trl", {"margin": False}),
     ],
 )
-def test_name_then_architecture(model: str, architecture: str, family: str, options: dict[str, Any]) -> None:
+def test_the_name_decides_before_the_architecture(
+    model: str, architecture: str, family: str, options: dict[str, Any]
+) -> None:
     found = find_family([architecture], model=model)
     assert found.name == family
     assert all(getattr(found, name) == value for name, value in options.items())
 
 
-def test_what_cannot_be_told_is_asked_for() -> None:
+def test_an_unknown_model_needs_a_family() -> None:
     with pytest.raises(
         CheckpointError, match=r"Qwen2ForCausalLM.*my/own is not in the catalog.*one of: actprm, .*versa"
     ):
@@ -88,7 +90,7 @@ def test_options_reach_the_model(pure: Path) -> None:
         load_local(pure, family_options={"seperator": "\n"})
 
 
-def test_models_lists_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_lists_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
     text = capsys.readouterr().out
     assert all(row.id in text for row in CATALOG)
@@ -101,7 +103,7 @@ def test_models_lists_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert 12e9 < rows["Qwen/Qwen2.5-Math-PRM-7B"]["bf16_bytes_about"] < 16e9
 
 
-def test_the_command_line_knows_scales_and_options(pure: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_supports_scales_and_options(pure: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["score", "--model", str(pure), "--question", QUESTION, "--solution", "\n".join(STEPS)]
     assert main([*call, "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
@@ -157,9 +159,7 @@ def test_published_scores_are_found_by_name() -> None:
         ({"tolerence": 0.1}, "the fields .*'tolerence'"),
     ],
 )
-def test_a_file_of_published_scores_that_is_wrong_is_named(
-    tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_file_of_published_scores_is_reported(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     row = json.loads(FILE.read_text(encoding="utf-8"))[0]
     file = tmp_path / "goldens.json"
     file.write_text(json.dumps([row | change]))

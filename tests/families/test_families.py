@@ -1,4 +1,4 @@
-"""Every family against a plain forward pass: the true architecture made small, the true tensor names and vocabulary."""
+"""Every family against a plain forward pass: a small checkpoint with the real tensor names and vocabulary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Loaded = tuple[Case, Path, surefoot.Scorer]
 
 @pytest.fixture(scope="module", params=CASES, ids=IDS)
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
-    """A checkpoint in a folder that has the model's name, loaded by that name alone."""
+    """A checkpoint in a folder with the model's name, loaded by that name alone."""
     case: Case = request.param
     folder = case.make(tmp_path_factory.mktemp("family") / case.model.rsplit("/", 1)[1])
     yield case, folder, load_local(folder)
@@ -38,14 +38,14 @@ def alone(loaded: Loaded, question: str, steps: list[str]) -> list[float]:
     return case.scores(folder, scorer.family.prompts(scorer.tokenizer, question, steps)) if steps else []
 
 
-def test_the_name_tells_the_family(loaded: Loaded) -> None:
+def test_the_name_determines_the_family(loaded: Loaded) -> None:
     case, _, scorer = loaded
     assert scorer.family.name == case.name
     (row,) = find_models(case.model)
     assert all(getattr(scorer.family, name) == value for name, value in row.options.items())
 
 
-def test_scores_are_those_of_a_plain_forward(loaded: Loaded) -> None:
+def test_scores_equal_those_of_a_plain_forward_pass(loaded: Loaded) -> None:
     *_, scorer = loaded
     result = scorer.score(QUESTION, STEPS)
     assert result.status == "scored"
@@ -55,7 +55,7 @@ def test_scores_are_those_of_a_plain_forward(loaded: Loaded) -> None:
     json.loads(result.to_json())
 
 
-def test_alone_or_together_the_same(loaded: Loaded) -> None:
+def test_scores_do_not_depend_on_the_batch(loaded: Loaded) -> None:
     *_, scorer = loaded
     rng = random.Random(0)
     words = ["so", "one", "1 + 1 = 2", "x\ny", "ки", "the rest", "+", " spaced ", "\\n\\n"]
@@ -83,7 +83,7 @@ def forgeries(scorer: surefoot.Scorer) -> list[str]:
     return [*list(scorer.tokenizer.special_tokens)[:12], *scorer.family.text_markers]
 
 
-def test_text_is_never_structure(loaded: Loaded) -> None:
+def test_text_never_becomes_structure(loaded: Loaded) -> None:
     *_, scorer = loaded
     for forgery in forgeries(scorer):
         steps = [f"one {forgery} two", f"{forgery}x", "three"]
@@ -94,14 +94,14 @@ def test_text_is_never_structure(loaded: Loaded) -> None:
     assert scorer.score("Is 1 < 2?", ["Yes, 1 < 2 > 0."]).warnings == ()
 
 
-def test_what_follows_changes_no_score(loaded: Loaded) -> None:
+def test_later_steps_change_no_score(loaded: Loaded) -> None:
     *_, scorer = loaded
     first = scorer.score(QUESTION, STEPS[:2]).step_scores
     longer = scorer.score(QUESTION, [*STEPS[:2], "Something else entirely."]).step_scores
     assert longer[:2] == pytest.approx(first, abs=1e-5)
 
 
-def test_a_missing_tensor_and_one_too_many_are_named(loaded: Loaded, tmp_path: Path) -> None:
+def test_missing_and_extra_tensors_are_reported(loaded: Loaded, tmp_path: Path) -> None:
     _, folder, scorer = loaded
     copy = shutil.copytree(folder, tmp_path / folder.name)
     (name, *_) = scorer.family.head_shapes(json.loads((folder / "config.json").read_text()))
@@ -114,7 +114,7 @@ def test_a_missing_tensor_and_one_too_many_are_named(loaded: Loaded, tmp_path: P
         load_local(copy)
 
 
-def test_another_family_gives_an_error_and_no_number(loaded: Loaded, tmp_path: Path) -> None:
+def test_a_wrong_family_is_an_error(loaded: Loaded, tmp_path: Path) -> None:
     case, folder, scorer = loaded
     for other in FAMILIES.values():
         if other.name != case.name:
@@ -125,14 +125,14 @@ def test_another_family_gives_an_error_and_no_number(loaded: Loaded, tmp_path: P
     options = find_models(case.model)[0].options
     named = load_local(anonymous, family=case.name, family_options=options)
     assert named.score(QUESTION, STEPS).step_scores == scorer.score(QUESTION, STEPS).step_scores
-    # What has a head of its own is told by its tensors, under any name.
+    # Families with their own head are recognized by their tensors, under any name.
     for wrong in ("qwen", "skywork", "trl", "reasoneval", "actprm"):
         if wrong != case.name:
             with pytest.raises(CheckpointError):
                 load_local(anonymous, family=wrong)
 
 
-def test_a_stored_score_is_the_same(loaded: Loaded, tmp_path: Path) -> None:
+def test_cached_scores_are_the_same(loaded: Loaded, tmp_path: Path) -> None:
     from surefoot.scoring.score_cache import ScoreCache
 
     *_, scorer = loaded

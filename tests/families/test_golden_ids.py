@@ -1,5 +1,4 @@
-"""What each family gives the model, id by id, with the real vocabularies: as one text tokenised at once, the way the
-authors do it, and at the positions that they read."""
+"""The ids and read positions of every family equal those of the authors' code, with the real vocabularies."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ VOCABULARIES = {
     "mistral": vocabulary.mistral_tokenizer_json,
     "actprm": vocabulary.actprm_tokenizer_json,
 }
-# Letters at both ends: white space at the seams is a case of its own.
+# Letters at both ends: white space between pieces is tested separately.
 word = st.text(st.sampled_from("ab12 .,+-=$()\\\n"), max_size=20).map(lambda text: f"a{text}b")
 
 
@@ -53,7 +52,7 @@ def joint(name: str, text: str) -> list[int]:
 
 
 def check(prompt: Prompt, ids: list[int], at: int, reads: int) -> None:
-    """The prompt is these ids, as far as it is read, and reads wherever `at` stands as the authors look for it."""
+    """Up to its last read, the prompt has these ids, and it reads every occurrence of `at`, as the authors do."""
     assert list(prompt.ids) == ids
     assert prompt.reads == tuple(place for place, token in enumerate(ids) if token == at)
     assert len(prompt.reads) == reads
@@ -75,7 +74,7 @@ def test_shepherd() -> None:
 
 
 def test_newer_layouts_of_the_same_vocabulary_give_the_same_ids() -> None:
-    """Some repositories state Mistral's opening space as a pre-tokenizer and not as a normalizer."""
+    """Some repositories define Mistral's prefix space in a pre-tokenizer instead of a normalizer."""
     layout = json.loads(vocabulary.mistral_tokenizer_json())
     layout["normalizer"] = None
     layout["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
@@ -145,7 +144,7 @@ def test_fover(name: str) -> None:
 
 
 @pytest.mark.parametrize(("separator", "ids"), [("\n", [198]), ("\\n\\n", [1699, 1699]), ("\n\n", [271])])
-def test_trl_tokenises_each_piece_on_its_own(separator: str, ids: list[int]) -> None:
+def test_trl_tokenizes_each_piece_separately(separator: str, ids: list[int]) -> None:
     prompt = family("trl", separator=separator).render(tokenizer("qwen"), QUESTION, STEPS)
     expected = joint("qwen", QUESTION)
     reads = []
@@ -154,11 +153,11 @@ def test_trl_tokenises_each_piece_on_its_own(separator: str, ids: list[int]) -> 
         reads.append(len(expected) - 1)
     assert list(prompt.ids) == expected
     assert prompt.reads == tuple(reads)
-    # Tokenised at once, a full stop and the separator become one token, which training never saw.
+    # Tokenized at once, a full stop and the separator would become one token, which did not occur in training.
     assert joint("qwen", STEPS[0] + "\n")[-1] == 624
 
 
-def test_skywork_reads_line_breaks_of_its_own_only() -> None:
+def test_skywork_reads_only_its_own_line_breaks() -> None:
     steps = ["First line.\nSecond line.", "\n\nThird.\n\n\nFourth.\n"]
     prompt = FAMILIES["skywork"].render(tokenizer("qwen"), "How many?", steps)
     expected = [151643, *joint("qwen", "How many?\n")]
@@ -171,7 +170,7 @@ def test_skywork_reads_line_breaks_of_its_own_only() -> None:
     assert prompt.reads == tuple(reads)
 
 
-def test_actprm_has_a_marker_of_its_own() -> None:
+def test_actprm_has_its_own_marker() -> None:
     steps = [" 1 + 1 = 2. ", "So 2."]
     prompt = FAMILIES["actprm"].render(tokenizer("actprm"), "How many?", steps)
     system = "You are a helpful and harmless assistant. You should think step-by-step and put your final answer within "
@@ -188,7 +187,7 @@ def test_reasonflux_has_no_system_turn() -> None:
     check(prompt, joint("qwen", text), 151651, 1)
 
 
-def test_universal_gives_every_step_a_text_of_its_own() -> None:
+def test_universal_has_one_prompt_per_step() -> None:
     (golden,) = find_goldens(FAMILIES["universal"])
     prompts = FAMILIES["universal"].prompts(tokenizer("qwen"), golden.question, golden.steps)
     start = (
@@ -217,7 +216,7 @@ def test_llemma() -> None:
 def test_reasoneval() -> None:
     golden = find_goldens(FAMILIES["reasoneval"])[0]
     prompt = FAMILIES["reasoneval"].render(tokenizer("mistral"), golden.question, golden.steps)
-    # The authors put the opening token between the steps and take it out again.
+    # The authors put the BOS token between the steps and remove it afterwards.
     text = f"Question:\n{golden.question}\nAnswer:\nLet's think step by step.\n<s>" + "<s>".join(golden.steps) + "<s>"
     ids = [1, *joint("mistral", text)]
     cuts = [at for at, token in enumerate(ids) if token == 1][1:]
@@ -231,7 +230,7 @@ def test_babelscape() -> None:
     check(prompt, joint("llama", text), 17165, 2)
 
 
-def test_implicit_asks_for_every_token_of_the_solution() -> None:
+def test_implicit_reads_every_token_of_the_solution() -> None:
     prompt = FAMILIES["implicit"].render(tokenizer("qwen"), "How many?", ["One.", "Two"])
     start = (
         "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n"
@@ -275,8 +274,8 @@ def _condensed(step: str) -> str:
 @pytest.mark.parametrize("name", JOINT)
 @given(question=word, steps=st.lists(word, min_size=1, max_size=3))
 @settings(max_examples=40, deadline=None)
-def test_pieces_give_the_ids_of_the_whole(name: str, question: str, steps: list[str]) -> None:
-    """The seams between pieces are where a token of the whole text ends, for any text without white space there."""
+def test_pieces_give_the_ids_of_the_whole_text(name: str, question: str, steps: list[str]) -> None:
+    """Pieces end where a token of the whole text ends, for any text without white space at their ends."""
     labelled = tuple(f"Step {at}: {step}" for at, step in enumerate(steps, start=1))
     used, text = JOINT[name]
     prompt = FAMILIES[name].render(tokenizer(used), question, labelled)
@@ -296,7 +295,7 @@ def test_pieces_give_the_ids_of_the_whole(name: str, question: str, steps: list[
         ("llemma", "qwen", "no special token '<s>'"),
     ],
 )
-def test_another_vocabulary_is_refused(name: str, vocabulary_name: str, message: str) -> None:
+def test_a_different_vocabulary_is_rejected(name: str, vocabulary_name: str, message: str) -> None:
     import re
 
     pattern = "|".join(re.escape(part) for part in message.split("'|"))
@@ -317,12 +316,12 @@ def test_another_vocabulary_is_refused(name: str, vocabulary_name: str, message:
         ("mini", {"x": 1}, "Its options: none"),
     ],
 )
-def test_options_that_do_not_exist_are_named(name: str, options: dict[str, object], message: str) -> None:
+def test_invalid_family_options_are_reported(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         family(name, **options)
 
 
 @pytest.mark.parametrize("name", ["shepherd", "trl", "skywork", "llemma", "reasoneval", "babelscape", "mini"])
-def test_a_system_message_is_refused_where_there_is_none(name: str) -> None:
+def test_families_without_a_system_message_reject_one(name: str) -> None:
     with pytest.raises(OptionError, match="has no system message"):
         FAMILIES[name].render(tokenizer("qwen"), "q", ["s"], "Be strict.")

@@ -53,12 +53,12 @@ CHOICES = {"sum": "increment", "chatml": "llama3", "llama3": "chatml"}
     ],
 )
 def test_identities_are_pinned(name: str, options: dict[str, Any], identity: str) -> None:
-    """A change here makes every stored score and calibration of this family useless: intend it, or do not make it."""
+    """A change here invalidates all stored scores and calibrations of the family, so it must be intentional."""
     assert with_options(FAMILIES[name], options).identity() == identity
 
 
 def variants(family: Family) -> Iterator[Family]:
-    """The family with one option changed at a time, each to every kind of value that it accepts."""
+    """The family with one option changed at a time, to each type of value that it accepts."""
     for field in fields(family):
         value = getattr(family, field.name)
         if isinstance(value, bool):
@@ -73,7 +73,7 @@ def variants(family: Family) -> Iterator[Family]:
             yield with_options(family, {field.name: other})
 
 
-def test_every_family_and_every_option_counts() -> None:
+def test_every_family_and_every_option_changes_the_identity() -> None:
     found = [one for family in FAMILIES.values() for one in (family, *variants(family))]
     assert len(found) > len(FAMILIES) + 40
     assert len({one.identity() for one in found}) == len(found)
@@ -90,8 +90,10 @@ def url(scorer: surefoot.Scorer) -> Iterator[str]:
         yield url
 
 
-def test_names_in_the_code_do_not_count(checkpoint: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fingerprint depends on the family's identity and on nothing else of it."""
+def test_names_in_the_code_do_not_change_the_identity(
+    checkpoint: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the family, the fingerprint depends only on its identity."""
 
     def marks(**options: Any) -> tuple[str, str]:
         elsewhere = surefoot.load(f"vllm+{url}", tokenizer=checkpoint)

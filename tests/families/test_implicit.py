@@ -1,4 +1,4 @@
-"""Implicit PRMs: two models, one trie, a log-ratio that is no probability."""
+"""Implicit PRMs: two models, one trie, and a log-ratio that is not a probability."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def scorer(model: Path, reference: Path) -> surefoot.Scorer:
 
 
 def log_probabilities(folder: Path, prompt: Prompt) -> torch.Tensor:
-    """Of every token of the prompt but the first, from one plain forward."""
+    """The log-probability of every token of the prompt but the first, from one plain forward pass."""
     _, tensors = plain(folder)
     logits = states(folder, prompt.ids)[:-1] @ tensors["lm_head.weight"].T
     return logits.double().log_softmax(-1).gather(1, torch.tensor(prompt.ids[1:])[:, None])[:, 0]
 
 
 def expected(model: Path, reference: Path, scorer: surefoot.Scorer, question: str, steps: list[str]) -> list[float]:
-    """Cumulated differences from the first token of the solution to the last of each step."""
+    """Cumulative differences from the first token of the solution to the last one of each step."""
     if not steps:
         return []
     prompt = scorer.family.render(scorer.tokenizer, question, steps)
@@ -62,7 +62,7 @@ def test_sums_and_increments(model: Path, reference: Path, scorer: surefoot.Scor
     assert Implicit().coefficient == 0.001
 
 
-def test_no_probability(scorer: surefoot.Scorer) -> None:
+def test_a_log_ratio_is_not_a_probability(scorer: surefoot.Scorer) -> None:
     result = scorer.score(QUESTION, STEPS)
     assert result.scale == scorer.scale == "log_ratio"
     assert result.product is None
@@ -75,7 +75,7 @@ def test_no_probability(scorer: surefoot.Scorer) -> None:
 
 
 def test_alone_or_together(model: Path, reference: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
-    """Solutions that part after any token: the last shared one is asked for both ways to go on."""
+    """Solutions diverge after any token: the last shared one is read with both targets."""
     rng = random.Random(1)
     words = ["so", "so it", "one", "1 + 1", "1 + 2", "the rest"]
     items = [(rng.choice("qr"), [rng.choice(words) for _ in range(rng.randint(0, 3))]) for _ in range(14)]
@@ -98,18 +98,18 @@ def test_a_session_computes_a_shared_token_once_more_at_most(scorer: surefoot.Sc
     before = session.computed_tokens
     prompt = scorer.family.render(scorer.tokenizer, QUESTION, ["one two three four five seven"])
     session.score([["one two three four five seven"]])
-    # Both models read the word that differs, the end of the turn if it is read, and the token where the two part.
+    # Both models compute the word that differs, the end of the turn if it is read, and the last shared token.
     assert session.computed_tokens - before <= 2 * 2
     assert len(prompt.ids) > 20
 
 
-def test_in_half_precision_the_head_is_half_too(model: Path, reference: Path) -> None:
+def test_the_head_is_loaded_in_the_model_dtype(model: Path, reference: Path) -> None:
     half = load_local(model, dtype="bfloat16", family_options={"reference": str(reference)})
     (head,) = half.engine.head.tensors.values()
     assert head.dtype == torch.bfloat16
 
 
-def test_another_vocabulary_is_refused(model: Path, tmp_path: Path) -> None:
+def test_a_different_vocabulary_is_rejected(model: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other", "mistral", "MistralForCausalLM")
     with pytest.raises(CheckpointError, match="another vocabulary"):
         load_local(model, family_options={"reference": str(other)})

@@ -1,4 +1,4 @@
-"""What is particular to one family or another."""
+"""Behaviour that is specific to one family."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_only_two_rows_of_the_output_layer_are_kept(tmp_path: Path) -> None:
     (head,) = scorer.engine.head.tensors.values()
     assert head.shape == (2, 32)
     assert head.untyped_storage().nbytes() == 2 * 32 * 4
-    # Mistral's window slides after 4096 tokens; up to there it is ordinary attention.
+    # Up to 4096 tokens, Mistral's sliding window equals full attention.
     assert scorer.max_tokens == 4096
 
 
@@ -64,7 +64,7 @@ def test_a_margin_is_kept_on_its_own_scale(tmp_path: Path) -> None:
     assert "product" not in show(result)
 
 
-def test_a_language_model_is_no_llemma_prm(tmp_path: Path) -> None:
+def test_a_language_model_is_not_a_llemma_prm(tmp_path: Path) -> None:
     folder = make_llemma(tmp_path / "llemma")
     assert load_local(folder, family="llemma").score(QUESTION, STEPS).status == "scored"
     other = write(tmp_path / "other", "mistral", "MistralForCausalLM")
@@ -80,13 +80,13 @@ def test_skywork_from_pickled_weights(tmp_path: Path) -> None:
     expected = load_local(folder).score(QUESTION, STEPS).step_scores
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    # As torch saves a model whose output layer is tied: one storage under two names.
+    # As torch saves a model with a tied output layer: one storage under two names.
     torch.save({**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]}, folder / "pytorch_model.bin")
     assert load_local(folder).score(QUESTION, STEPS).step_scores == expected
 
 
-def test_a_session_reads_where_it_did_not_read_before(tmp_path: Path) -> None:
-    """The same ids, cut into steps in another way: one token has to be read that was only passed before."""
+def test_a_session_can_read_a_cached_token_for_the_first_time(tmp_path: Path) -> None:
+    """The same ids with other step boundaries: a token is read that was cached without being read."""
     folder = make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path)
     scorer = load_local(folder)
     together, apart = ["one\ntwo", "three"], ["one", "two", "three"]
@@ -99,8 +99,8 @@ def test_a_session_reads_where_it_did_not_read_before(tmp_path: Path) -> None:
     assert found.step_scores[1:] == pytest.approx(scorer.score(QUESTION, together).step_scores, abs=1e-5)
 
 
-def test_a_session_does_not_take_an_old_score_for_a_new_token(tmp_path: Path) -> None:
-    """Slots are used again; what was read in them before is not the score of who has them now."""
+def test_a_reused_slot_does_not_keep_old_scores(tmp_path: Path) -> None:
+    """Slots are reused; the scores read in them belong to the previous token."""
     scorer = load_local(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
     rng = random.Random(0)
     for tokens in (6, 12, 25):
@@ -112,7 +112,7 @@ def test_a_session_does_not_take_an_old_score_for_a_new_token(tmp_path: Path) ->
             assert found.step_scores == pytest.approx(scorer.score("q", steps).step_scores, abs=1e-5)
 
 
-def test_only_a_line_break_is_a_line_break(tmp_path: Path) -> None:
+def test_only_newlines_separate_lines(tmp_path: Path) -> None:
     scorer = load_local(make("Skywork-o1-Open-PRM-Qwen-2.5-1.5B", tmp_path))
     newline = scorer.tokenizer.single_token("\n")
     for step in ("half is \x0crac{1}{2}", "a\u2028b", "a\x1cb"):
@@ -120,7 +120,7 @@ def test_only_a_line_break_is_a_line_break(tmp_path: Path) -> None:
     assert scorer.family.render(scorer.tokenizer, "q", ["a\r\nb\nc"]).ids.count(newline) == 4
 
 
-def test_prompts_past_the_limit_are_not_all_written_out(tmp_path: Path) -> None:
+def test_prompts_beyond_the_limit_are_not_all_rendered(tmp_path: Path) -> None:
     scorer = load_local(make("Universal-PRM-7B", tmp_path), max_tokens=200)
     started = time.process_time()
     result = scorer.score("q", [f"take {number}" for number in range(3_000)])
@@ -131,7 +131,7 @@ def test_prompts_past_the_limit_are_not_all_written_out(tmp_path: Path) -> None:
     assert result.steps[-1].status == "over_length"
 
 
-def test_blanks_before_a_step_take_no_longer_than_their_length() -> None:
+def test_leading_white_space_takes_linear_time() -> None:
     started = time.process_time()
     assert numbered(1, " " * 100_000 + "x").startswith("Step 1: ")
     assert numbered(1, " **Step 1:** x") == " **Step 1:** x"
@@ -144,6 +144,6 @@ def test_prefixes_of_one_solution_share_their_tokens(tmp_path: Path) -> None:
     session = scorer.session(QUESTION)
     result = session.score([steps])[0]
     assert result.status == "scored"
-    # The longest prompt, and of each shorter one its blank line and its end.
+    # The longest prompt, plus the blank line and the end of each shorter one.
     assert session.computed_tokens <= result.tokens + 2 * 5
     assert result.tokens == len(scorer.family.render(scorer.tokenizer, QUESTION, steps).ids)

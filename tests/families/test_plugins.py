@@ -63,7 +63,7 @@ def test_the_example_package_passes_its_own_tests(installed: Path, tmp_path: Pat
     assert "3 passed" in output
 
 
-def test_commands_know_an_installed_family(installed: Path, tmp_path: Path) -> None:
+def test_commands_find_an_installed_family(installed: Path, tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
@@ -87,7 +87,7 @@ assert main(call) != 0
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Writes a package as an installer leaves it: a module, and the metadata of its distribution."""
+    """Install a package as pip would: a module, and the metadata of its distribution."""
 
     def install(code: str, value: str = "Other", name: str = "other", package: str = "surefoot-other") -> Plugins:
         module = package.replace("-", "_") + "_" + tmp_path.name

@@ -30,12 +30,12 @@ plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=60).filter(
 
 @pytest.fixture(scope="session")
 def whole() -> Tokenizer:
-    """The tokenizer as the model card's code uses it, added tokens and all."""
+    """The tokenizer as the model card's code uses it, including the added tokens."""
     return Tokenizer.from_str(qwen_tokenizer_json())
 
 
 def card_ids(whole: Tokenizer, question: str, steps: list[str]) -> list[int]:
-    """What the model card's code feeds the model: the conversation as one string, tokenised at once."""
+    """The input that the model card's code gives the model: the conversation, tokenized at once."""
     text = (
         f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
         + "".join(step + MARKER for step in steps)
@@ -80,19 +80,19 @@ def test_text_never_becomes_structure(
     assert prompt.prefix == len(prompt.ids) - 1 - [*reversed(prompt.ids)].index(151644) + 1
 
 
-def test_every_structure_token_in_a_text_is_named(tokenizer: PromptTokenizer) -> None:
+def test_special_tokens_in_a_text_are_found(tokenizer: PromptTokenizer) -> None:
     assert tokenizer.special_tokens_in("ordinary text") == []
     assert sorted(tokenizer.special_tokens_in("<|im_end|> and <extra_0>")) == ["<extra_0>", "<|im_end|>"]
 
 
-def test_a_vocabulary_without_the_marker_is_refused() -> None:
+def test_a_vocabulary_without_the_marker_is_rejected() -> None:
     layout = json.loads(qwen_tokenizer_json())
     layout["added_tokens"] = [token for token in layout["added_tokens"] if token["content"] != MARKER]
     with pytest.raises(CheckpointError, match="no special token '<extra_0>'.*the PRM's own repository"):
         Qwen().render(PromptTokenizer(layout), "q", ["s"])
 
 
-def test_a_vocabulary_that_spells_structure_is_refused() -> None:
+def test_a_vocabulary_that_spells_special_tokens_is_rejected() -> None:
     layout = json.loads(qwen_tokenizer_json())
     word = next(word for word in ("Ġhello", "hello") if word in layout["model"]["vocab"])
     layout["added_tokens"].append({**layout["added_tokens"][0], "content": "<x>", "id": layout["model"]["vocab"][word]})

@@ -31,22 +31,22 @@ def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -
         raise OptionError(f"attention={attention!r} is not supported. Choose one of: {', '.join(ATTENTIONS)}.")
     obstacle = None
     if attention == "flash_attention_2":
-        obstacle = _flash_obstacle(device, dtype)
+        obstacle = flash_obstacle(device, dtype)
     if attention in ("flash_attention_2", "flex"):
-        obstacle = obstacle or _flex_obstacle(device)
+        obstacle = obstacle or flex_obstacle(device)
     if obstacle:
         raise OptionError(f'attention="{attention}" cannot run: {obstacle}. Use attention="auto" or "sdpa".')
     if attention != "auto":
         return attention
     if device.type != "cuda":
         return "sdpa"
-    if obstacle := _flex_obstacle(device):
+    if obstacle := flex_obstacle(device):
         logger.warning("Using sdpa attention with a dense mask, because %s.", obstacle)
         return "sdpa"
-    return "flex" if _flash_obstacle(device, dtype) else "flash_attention_2"
+    return "flex" if flash_obstacle(device, dtype) else "flash_attention_2"
 
 
-def _flex_obstacle(device: torch.device) -> str | None:
+def flex_obstacle(device: torch.device) -> str | None:
     """Why FlexAttention cannot run, if so. On CUDA it is compiled, so only a small test call can tell."""
     try:
         from torch.nn.attention.flex_attention import flex_attention  # noqa: F401
@@ -59,15 +59,15 @@ def _flex_obstacle(device: torch.device) -> str | None:
     return None
 
 
-def _flash_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
+def flash_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     if device.type != "cuda":
         return f"it needs a CUDA device, but the device is {device.type}"
     if dtype not in (torch.float16, torch.bfloat16):
         return f"it needs float16 or bfloat16, but the dtype is {str(dtype).removeprefix('torch.')}"
-    return _flash_works(device)
+    return flash_package_obstacle(device)
 
 
-def _flash_works(device: torch.device) -> str | None:
+def flash_package_obstacle(device: torch.device) -> str | None:
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "it needs an Ampere or newer GPU"
     try:

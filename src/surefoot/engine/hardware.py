@@ -75,17 +75,13 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 @cache
 def runs_on_cpu(dtype: str) -> bool:
     """Whether a matrix product in this dtype works here. If the CPU reports AMX, a child process tries one."""
-    if dtype == "float32" or not _reports_amx():
+    if dtype == "float32" or not cpu_has_flag("amx_tile"):
         return True
     child = [sys.executable, "-c", PROBE, dtype]
     try:
         return subprocess.run(child, capture_output=True, timeout=PROBE_SECONDS, check=False).returncode == 0
     except subprocess.TimeoutExpired:
         return False
-
-
-def _reports_amx() -> bool:
-    return cpu_has_flag("amx_tile")
 
 
 def cpu_has_flag(flag: str) -> bool:

@@ -1,4 +1,4 @@
-"""The embedded model: it is there, it is quick, it is an ordinary checkpoint, and its scores mean something."""
+"""The embedded model: it is included, fast, an ordinary checkpoint, and better than chance."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ FOUR_STEPS = [
 BAKER = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. She spends $9 on flour. What is left?"
 
 
-def test_it_is_what_loads_without_a_name(mini: surefoot.Scorer) -> None:
+def test_it_is_the_default_model(mini: surefoot.Scorer) -> None:
     assert mini.name == "mini"
     assert mini.family.name == "mini"
     assert mini.scale == "probability"
     assert surefoot.load("mini").fingerprint == mini.fingerprint
 
 
-def test_a_folder_of_that_name_does_not_take_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_that_name_does_not_replace_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_qwen_checkpoint(tmp_path / "mini")
     monkeypatch.chdir(tmp_path)
     assert load_local("mini").family.name == "mini"
     assert load_local("./mini").family.name == "qwen"
 
 
-def test_the_known_row_has_its_size() -> None:
+def test_the_catalog_has_its_size() -> None:
     (row,) = find_models("mini")
     config = json.loads((package.FOLDER / "config.json").read_text())
     shape = (config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"])
@@ -48,9 +48,9 @@ def test_the_known_row_has_its_size() -> None:
     assert find_models("./mini") == ()
 
 
-def test_it_is_small_and_quick(mini: surefoot.Scorer) -> None:
+def test_it_is_small_and_fast(mini: surefoot.Scorer) -> None:
     assert sum(file.stat().st_size for file in package.FOLDER.iterdir() if file.is_file()) < 55e6
-    # Seconds of work, whoever else uses the machine: on two cores half of it. `bench/mini.py` has the time itself.
+    # CPU seconds, so that other load on the machine does not matter. `bench/mini.py` measures wall time.
     loading = min(_worked(surefoot.load) for _ in range(3))
     assert loading < 6, f"loading took {loading:.1f} s"
     scoring = min(_worked(lambda: mini.score(BAKER, FOUR_STEPS)) for _ in range(5))
@@ -143,8 +143,8 @@ SPOILED: list[tuple[str, list[str], int, str]] = [
 ]
 
 
-def test_it_prefers_the_right_step(mini: surefoot.Scorer) -> None:
-    """Made for this test, in no training data. It need not find every error, but a coin would not do as well."""
+def test_it_prefers_correct_steps(mini: surefoot.Scorer) -> None:
+    """Written for this test, not part of any training data. It may miss an error, but must beat chance clearly."""
     right = mini.score_many([(question, steps[: at + 1]) for question, steps, at, _ in SPOILED])
     wrong = mini.score_many([(question, [*steps[:at], bad]) for question, steps, at, bad in SPOILED])
     gaps = [(a.final or 0.0) - (b.final or 0.0) for a, b in zip(right, wrong, strict=True)]

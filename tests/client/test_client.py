@@ -174,7 +174,7 @@ def test_a_malformed_item_is_refused_before_anything_is_sent(item: object, messa
 def test_wrong_options(url: str) -> None:
     with pytest.raises(OptionError, match="is not the address of a service"):
         surefoot.connect("127.0.0.1:8000")
-    with pytest.raises(ServiceError, match="422: There is no model of that name"):
+    with pytest.raises(ServiceError, match="422: There is no model with that name"):
         surefoot.connect(url, model="other").score(QUESTION, SOLUTION)
 
 

@@ -207,7 +207,7 @@ def test_defaults_and_choices_are_those_of_the_library() -> None:
     from surefoot.core.options import QUANTIZATIONS, SPLIT_RULES
     from surefoot.engine.attention import ATTENTIONS
     from surefoot.engine.hardware import DTYPES
-    from surefoot.scoring.loading import DEFAULT_MODEL
+    from surefoot.scoring.load_options import DEFAULT_MODEL
     from surefoot.serve.settings import Settings as ServiceSettings
     from surefoot.train.batch import Shape
     from surefoot.train.settings import DECAYS, PRECISIONS, Settings, Sitting

@@ -149,11 +149,11 @@ def test_an_unscored_step_in_the_middle_shifts_no_score(old: ProcessRewardScorer
         for index, score in enumerate((0.9, None, 0.1))
     ]
     result = SolutionScore(tuple(steps), "test", reason="why")
-    assert old._as_dict(result)["step_scores"] == [0.9]
-    assert old._as_dict(result)["final_score"] == 0.1
-    assert old._as_dict(result)["mean_score"] is None
-    assert old._as_dict(result)["degraded"] is True
+    assert old.as_dict(result)["step_scores"] == [0.9]
+    assert old.as_dict(result)["final_score"] == 0.1
+    assert old.as_dict(result)["mean_score"] is None
+    assert old.as_dict(result)["degraded"] is True
     padding = copy.copy(old)
     padding.pad_missing = True
-    assert padding._as_dict(result)["step_scores"] == [0.9, 0.5, 0.1]
-    assert padding._as_dict(result)["padded_steps"] is True
+    assert padding.as_dict(result)["step_scores"] == [0.9, 0.5, 0.1]
+    assert padding.as_dict(result)["padded_steps"] is True

@@ -93,9 +93,10 @@ class ProcessRewardScorer:
         pairs = [(item["question"].strip(), extract_prm_steps(item["solution"])) for item in items]
         # The default means the model's own system message, because some families do not support any.
         system = None if system_prompt == DEFAULT_SYSTEM_PROMPT else system_prompt
-        return [self._as_dict(result) for result in self._scorer.score_stream(pairs, ReadOptions(system=system))]
+        return [self.as_dict(result) for result in self._scorer.score_stream(pairs, ReadOptions(system=system))]
 
-    def _as_dict(self, result: SolutionScore) -> dict[str, Any]:
+    def as_dict(self, result: SolutionScore) -> dict[str, Any]:
+        """Convert a result to the dictionary that the original scorer returns."""
         scores = result.step_scores
         known = [score for score in scores if score is not None]
         padded = self.pad_missing and 0 < len(known) < len(scores)

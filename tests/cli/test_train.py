@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from surefoot.cli.main import main
-from surefoot.cli.train import _source
+from surefoot.cli.train import parse_source
 from surefoot.scoring.local import load_local
 from surefoot.testing import write_base
 from surefoot.train.run_log import read_log
@@ -93,6 +93,6 @@ def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_weights_of_files() -> None:
-    assert _source("a/b.jsonl") == (Path("a/b.jsonl"), 1.0)
-    assert _source("a/b.jsonl=2.5") == (Path("a/b.jsonl"), 2.5)
-    assert _source("a=b.jsonl") == (Path("a=b.jsonl"), 1.0)
+    assert parse_source("a/b.jsonl") == (Path("a/b.jsonl"), 1.0)
+    assert parse_source("a/b.jsonl=2.5") == (Path("a/b.jsonl"), 2.5)
+    assert parse_source("a=b.jsonl") == (Path("a=b.jsonl"), 1.0)

@@ -171,7 +171,7 @@ def test_versions_that_count_none_as_zero_raise(
     scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch, version: str, zero: bool
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: version)
-    trl._before.cache_clear()
+    trl.trl_before.cache_clear()
     reward = reward_function(scorer, "min")
     try:
         assert reward(prompts=[QUESTION], completions=[SOLUTION])[0] is not None
@@ -181,7 +181,7 @@ def test_versions_that_count_none_as_zero_raise(
         else:
             assert reward(prompts=[QUESTION], completions=[""]) == [None]
     finally:
-        trl._before.cache_clear()
+        trl.trl_before.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ def test_processes_do_not_deadlock_on_metrics(
     """Before 1.14 TRL gathers metric by metric, and the processes may have different ones."""
     monkeypatch.setattr("importlib.metadata.version", lambda name: version)
     monkeypatch.setenv("WORLD_SIZE", processes)
-    trl._before.cache_clear()
+    trl.trl_before.cache_clear()
     names: list[str] = []
     try:
         reward_function(scorer, "min")(
             prompts=[QUESTION], completions=[SOLUTION], log_metric=lambda name, value: names.append(name)
         )
     finally:
-        trl._before.cache_clear()
+        trl.trl_before.cache_clear()
     assert ("surefoot/min" in names) == bool(names) == logged
 
 

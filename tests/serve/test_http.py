@@ -210,7 +210,7 @@ def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
 def test_a_missing_dependency_is_reported(http: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "math_verify.py").write_text("raise ImportError('No module named math_verify')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
+    monkeypatch.setattr(math_verify_pool, "pool", math_verify_pool.Pool())
     item = {"question": QUESTION, "solution": "Step 1: So it is.\nFinal Answer: x + 1", "gold": "1 + x"}
     sample = {"query": [QUESTION + item["solution"]], "prompts": [QUESTION], "labels": ["1 + x"]}
     for reply in (

@@ -176,13 +176,13 @@ def test_an_endless_comparison_is_not_decided() -> None:
 @needs_math_verify
 @pytest.mark.skipif(os.name == "nt", reason="reads a signal")
 def test_the_caller_ends_a_comparison_itself() -> None:
-    worker = math_verify_pool._Worker()
+    worker = math_verify_pool.Worker()
     try:
         assert worker.wait_until_ready()
         # The worker's own alarm, which would hide that the caller no longer kills, is set too late to ring first.
         request = {"gold": "5", "target": "9^{9^{9^{9}}}", "limit": 20.0}
         assert worker.exchange(request, 0.3) is None
-        assert worker._process.wait(timeout=10) == -signal.SIGKILL
+        assert worker.process.wait(timeout=10) == -signal.SIGKILL
     finally:
         worker.stop()
 
@@ -196,7 +196,7 @@ def test_no_code_is_run(tmp_path: Any) -> None:
 
 
 def workers() -> list[int]:
-    return [worker._process.pid for worker in math_verify_pool._pool._all]
+    return [worker.process.pid for worker in math_verify_pool.pool.workers]
 
 
 @needs_math_verify
@@ -246,8 +246,8 @@ def test_many_threads_may_ask_at_once() -> None:
 @needs_math_verify
 def test_waiting_for_a_worker_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(math_verify_pool, "WAIT_LIMIT", 0.2)
-    pool = math_verify_pool._Pool()
-    held = [pool._free.acquire(timeout=1) for _ in range(math_verify_pool.POOL_SIZE)]
+    pool = math_verify_pool.Pool()
+    held = [pool.slots.acquire(timeout=1) for _ in range(math_verify_pool.POOL_SIZE)]
     assert all(held)
     began = time.monotonic()
     assert pool.compare("x", "y", 5.0) is None
@@ -287,7 +287,7 @@ def test_no_worker_outlives_its_caller() -> None:
         from surefoot.text.equality import same_answer
         assert same_answer("x+1", "1+x", timeout=30) is True
         from surefoot.text import math_verify_pool
-        print(*[worker._process.pid for worker in math_verify_pool._pool._all], flush=True)
+        print(*[worker.process.pid for worker in math_verify_pool.pool.workers], flush=True)
         END
     """
     quiet = run(code.replace("END", ""))
@@ -327,7 +327,7 @@ def test_it_works_after_a_fork_and_in_a_thread() -> None:
         assert same_answer("x+1", "1+x", timeout=30) is True
         # Every worker is busy when the process forks: the child must not wait for threads that it does not have.
         endless = threading.Thread(target=same_answer, args=("5", "9^{9^{9^{9}}}"), kwargs={"timeout": 4})
-        busy = [endless] + [threading.Thread(target=math_verify_pool._pool._free.acquire) for _ in range(8)]
+        busy = [endless] + [threading.Thread(target=math_verify_pool.pool.slots.acquire) for _ in range(8)]
         for thread in busy:
             thread.daemon = True
             thread.start()
@@ -340,7 +340,7 @@ def test_it_works_after_a_fork_and_in_a_thread() -> None:
             os._exit(0 if verdicts == [True] else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         for _ in range(math_verify_pool.POOL_SIZE):
-            math_verify_pool._pool._free.release()
+            math_verify_pool.pool.slots.release()
         assert same_answer("x+2", "2+x", timeout=30) is True
     """)
     assert done.returncode == 0, done.stderr
@@ -374,7 +374,7 @@ def test_it_works_without_standard_streams(tmp_path: Any) -> None:
         from surefoot.text.equality import same_answer
         verdicts = [same_answer("x+1", "1+x", timeout=30)]
         from surefoot.text import math_verify_pool
-        pipes = [p.fileno() for w in math_verify_pool._pool._all for p in (w._process.stdin, w._process.stdout)]
+        pipes = [p.fileno() for w in math_verify_pool.pool.workers for p in (w.process.stdin, w.process.stdout)]
         verdicts.append(same_answer("5", "9^{{9^{{9^{{9}}}}}}", timeout=0.3))
         open({str(result)!r}, "w").write(repr((verdicts, len(pipes), min(pipes) > 2)))
     """)
@@ -397,7 +397,7 @@ def test_files_in_the_working_directory_are_not_imported(tmp_path: Any) -> None:
 def test_a_missing_package_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "math_verify.py").write_text("raise ImportError('No module named math_verify')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
+    monkeypatch.setattr(math_verify_pool, "pool", math_verify_pool.Pool())
     with pytest.raises(MissingDependencyError) as caught:
         same_answer("x+1", "1+x")
     assert str(caught.value) == (
@@ -407,14 +407,14 @@ def test_a_missing_package_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_interpreter_without_a_path_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
+    monkeypatch.setattr(math_verify_pool, "pool", math_verify_pool.Pool())
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(OptionError, match=r"sys\.executable is empty\. Set it first\.$"):
         same_answer("x+1", "1+x")
 
 
 def test_a_worker_that_cannot_start_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(math_verify_pool, "_pool", math_verify_pool._Pool())
+    monkeypatch.setattr(math_verify_pool, "pool", math_verify_pool.Pool())
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert same_answer("x+1", "1+x") is None
     monkeypatch.setattr(sys, "executable", "/bin/true")

@@ -224,16 +224,16 @@ def test_a_run_that_died_goes_on_from_its_last_snapshot(
     whole = run(llama, tmp_path / "whole")
     saving = replace(QUIET, save_steps=3)
     calls = 0
-    learn: Callable[..., dict[str, float]] = loop._Run._learn
+    learn: Callable[..., dict[str, float]] = loop.Run.learn
 
-    def dies(self: loop._Run, batches: list[Batch]) -> dict[str, float]:
+    def dies(self: loop.Run, batches: list[Batch]) -> dict[str, float]:
         nonlocal calls
         calls += 1
         if calls == 9:
             raise RuntimeError("power cut")
         return learn(self, batches)
 
-    monkeypatch.setattr(loop._Run, "_learn", dies)
+    monkeypatch.setattr(loop.Run, "learn", dies)
     with pytest.raises(RuntimeError, match="power cut"):
         run(llama, tmp_path / "parts", sitting=saving)
     last = snapshot.last(tmp_path / "parts" / "checkpoints")
@@ -252,17 +252,17 @@ def test_an_interrupted_run_saves_itself_and_ends_with_the_same_weights(
     """Ctrl-C comes while a step is computed, and while the average is in the place of the weights."""
     settings, sitting = replace(TEN, ema=0.5), replace(QUIET, evaluate_steps=4)
     whole = run(llama, tmp_path / "whole", settings, sitting)
-    for number, method in enumerate(("_learn", "_judge")):
-        original = getattr(loop._Run, method)
+    for number, method in enumerate(("learn", "_judge")):
+        original = getattr(loop.Run, method)
 
-        def interrupted(self: loop._Run, *arguments: Any, original: Any = original) -> Any:
+        def interrupted(self: loop.Run, *arguments: Any, original: Any = original) -> Any:
             if self.step == 4:
                 signal.raise_signal(signal.SIGINT)
             return original(self, *arguments)
 
         folder = tmp_path / str(number)
         with monkeypatch.context() as patch:
-            patch.setattr(loop._Run, method, interrupted)
+            patch.setattr(loop.Run, method, interrupted)
             with pytest.raises(KeyboardInterrupt):
                 run(llama, folder, settings, sitting)
         assert snapshot.last(folder / "checkpoints") is not None
@@ -271,12 +271,12 @@ def test_an_interrupted_run_saves_itself_and_ends_with_the_same_weights(
 
 @pytest.mark.usefixtures("default_sigint")
 def test_a_second_interrupt_ends_at_once(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def impatient(self: loop._Run, batches: list[Batch]) -> dict[str, float]:
+    def impatient(self: loop.Run, batches: list[Batch]) -> dict[str, float]:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("went on")
 
-    monkeypatch.setattr(loop._Run, "_learn", impatient)
+    monkeypatch.setattr(loop.Run, "learn", impatient)
     with pytest.raises(KeyboardInterrupt):
         run(llama, tmp_path / "out")
     assert snapshot.last(tmp_path / "out" / "checkpoints") is None
@@ -549,12 +549,12 @@ def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     monkeypatch.setattr(loop, "cpu_has_flag", lambda flag: True)
     monkeypatch.setattr(loop, "runs_on_cpu", lambda dtype: True)
-    assert loop._precision("auto", cpu) == torch.bfloat16
+    assert loop.choose_precision("auto", cpu) == torch.bfloat16
     monkeypatch.setattr(loop, "runs_on_cpu", lambda dtype: False)
-    assert loop._precision("auto", cpu) == loop._precision("bfloat16", cpu) == torch.float32
+    assert loop.choose_precision("auto", cpu) == loop.choose_precision("bfloat16", cpu) == torch.float32
     monkeypatch.setattr(loop, "cpu_has_flag", lambda flag: False)
-    assert loop._precision("auto", cpu) == torch.float32
-    assert loop._precision("auto", torch.device("cuda")) == torch.bfloat16
+    assert loop.choose_precision("auto", cpu) == torch.float32
+    assert loop.choose_precision("auto", torch.device("cuda")) == torch.bfloat16
 
 
 def test_the_curve(tmp_path: Path) -> None:

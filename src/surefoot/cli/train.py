@@ -202,7 +202,7 @@ def train(
         import torch
 
         torch.set_num_threads(threads)
-    sources = [_source(text) for text in data_options.data]
+    sources = [parse_source(text) for text in data_options.data]
     _check_names(data_options, [split_name(path) for path, _ in sources])
     weights = {split_name(path): weight for path, weight in sources}
     settings = Settings(
@@ -236,7 +236,7 @@ def _shown(name: str, value: Any) -> str:
     return f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
 
 
-def _source(text: str) -> tuple[Path, float]:
+def parse_source(text: str) -> tuple[Path, float]:
     path, equals, weight = text.rpartition("=")
     if not equals:
         return Path(text), 1.0

@@ -104,7 +104,7 @@ def _column(name: str, columns: Mapping[str, Any]) -> Sequence[Any]:
 
 def counts_none_as_zero() -> bool:
     """Return whether the installed TRL counts a completion without a reward as 0.0, as it did before 1.6."""
-    return _before(1, 6)
+    return trl_before(1, 6)
 
 
 def logging_can_deadlock() -> bool:
@@ -112,11 +112,12 @@ def logging_can_deadlock() -> bool:
 
     Which metrics a batch has differs between processes: one may have no wrong answer, or nothing scored.
     """
-    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and _before(1, 14)
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and trl_before(1, 14)
 
 
 @functools.cache
-def _before(major: int, minor: int) -> bool:
+def trl_before(major: int, minor: int) -> bool:
+    """Whether the installed TRL is older than this version."""
     try:
         return Version(metadata.version("trl")).release[:2] < (major, minor)
     except metadata.PackageNotFoundError:

@@ -37,13 +37,13 @@ _BOOT = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; m
 
 def compare(gold: str, target: str, timeout: float) -> bool | None:
     """Return math-verify's verdict, or None if there was none in time."""
-    return _pool.compare(gold, target, timeout)
+    return pool.compare(gold, target, timeout)
 
 
 # --- the caller's side -------------------------------------------------------------------------------------------
 
 
-class _Worker:
+class Worker:
     """One child process, used by one thread at a time."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class _Worker:
             raise OptionError("Comparing answers starts a Python process, but sys.executable is empty. Set it first.")
         with _standard_fds_taken():
             # Unbuffered: a forked copy of this process would flush a buffer a second time.
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, *(entry for entry in sys.path if isinstance(entry, str))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -62,7 +62,7 @@ class _Worker:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     def wait_until_ready(self) -> bool:
         reply = self.exchange(None, START_LIMIT)
@@ -78,7 +78,7 @@ class _Worker:
 
         def expire() -> None:
             expired.set()
-            self._process.kill()
+            self.process.kill()
 
         timer = threading.Timer(timeout, expire)
         timer.daemon = True
@@ -86,14 +86,14 @@ class _Worker:
             timer.start()
         except RuntimeError:  # threads cannot be started during interpreter shutdown
             return None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         reply = b""
         try:
             rest = memoryview(b"" if request is None else json.dumps(request).encode() + b"\n")
             while rest:
-                rest = rest[self._process.stdin.write(rest) :]
-            while not reply.endswith(b"\n") and (chunk := self._process.stdout.read(4096)):
+                rest = rest[self.process.stdin.write(rest) :]
+            while not reply.endswith(b"\n") and (chunk := self.process.stdout.read(4096)):
                 reply += chunk
         except OSError:
             return None
@@ -106,33 +106,33 @@ class _Worker:
         return decoded
 
     def stop(self) -> None:
-        self._process.kill()
+        self.process.kill()
         self._close_pipes()
         # The kernel may need a moment to free a gigabyte. If it takes longer, subprocess reaps the child later.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=2.0)
+            self.process.wait(timeout=2.0)
 
     def disown(self) -> None:
         """Forget a child that belongs to the process from which this one was forked."""
         self._close_pipes()
-        self._process.returncode = 0  # keeps subprocess from waiting for the child, or warning about it
+        self.process.returncode = 0  # keeps subprocess from waiting for the child, or warning about it
 
     def _close_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
 
-class _Pool:
+class Pool:
     def __init__(self) -> None:
-        self._free = threading.Semaphore(POOL_SIZE)
-        self._idle: list[_Worker] = []
-        self._all: set[_Worker] = set()
+        self.slots = threading.Semaphore(POOL_SIZE)
+        self._idle: list[Worker] = []
+        self.workers: set[Worker] = set()
         self._closed = False
 
     def compare(self, gold: str, target: str, timeout: float) -> bool | None:
-        if not self._free.acquire(timeout=WAIT_LIMIT):
+        if not self.slots.acquire(timeout=WAIT_LIMIT):
             return None
         try:
             worker = self._take()
@@ -146,16 +146,16 @@ class _Pool:
                 self._give_back(worker, reusable=reply is not None)
             return None if reply is None else reply["same"]
         finally:
-            self._free.release()
+            self.slots.release()
 
     def close(self) -> None:
         with _lock:
             self._closed = True
-            workers = list(self._all)
+            workers = list(self.workers)
         for worker in workers:
             worker.stop()
 
-    def _take(self) -> _Worker | None:
+    def _take(self) -> Worker | None:
         while True:
             with _lock:
                 worker = self._idle.pop() if self._idle else None
@@ -165,13 +165,13 @@ class _Pool:
                 return worker
             self._give_back(worker, reusable=False)
 
-    def _start(self) -> _Worker | None:
+    def _start(self) -> Worker | None:
         try:
             with _lock:
                 if self._closed:
                     return None
-                worker = _Worker()
-                self._all.add(worker)
+                worker = Worker()
+                self.workers.add(worker)
         except OSError:  # for example, too many processes
             return None
         ready = False
@@ -182,12 +182,12 @@ class _Pool:
             if not ready:
                 self._give_back(worker, reusable=False)
 
-    def _give_back(self, worker: _Worker, *, reusable: bool) -> None:
+    def _give_back(self, worker: Worker, *, reusable: bool) -> None:
         with _lock:
             if reusable:
                 self._idle.append(worker)
                 return
-            self._all.discard(worker)
+            self.workers.discard(worker)
         worker.stop()
 
 
@@ -208,15 +208,15 @@ def _standard_fds_taken() -> Iterator[None]:
 # Guards the pool's lists and the start of a worker. Every fork takes it too: a process forked while a worker starts
 # would keep that worker's pipes open, and then neither side would notice that the other has ended.
 _lock = threading.RLock()
-_pool = _Pool()
+pool = Pool()
 
 
 def _after_fork_in_child() -> None:
-    global _lock, _pool
-    for worker in _pool._all:
+    global _lock, pool
+    for worker in pool.workers:
         worker.disown()
     _lock = threading.RLock()
-    _pool = _Pool()
+    pool = Pool()
 
 
 if hasattr(os, "register_at_fork"):
@@ -225,7 +225,7 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=lambda: _lock.release(),
         after_in_child=_after_fork_in_child,
     )
-atexit.register(lambda: _pool.close())
+atexit.register(lambda: pool.close())
 
 
 # --- the child's side --------------------------------------------------------------------------------------------

@@ -71,11 +71,11 @@ def train(
     threshold for the exported model. Without it, the best weights are selected on `held_out` and the threshold is not
     changed.
     """
-    run = _Run(trainee, examples, Path(folder), settings or Settings(), sitting or Sitting(), held_out, validation)
+    run = Run(trainee, examples, Path(folder), settings or Settings(), sitting or Sitting(), held_out, validation)
     return run.go()
 
 
-class _Run:
+class Run:
     """The state of a run, new or resumed from its last snapshot."""
 
     def __init__(
@@ -107,7 +107,7 @@ class _Run:
             backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self.optimizer = make_optimizer(self.model, settings)
         self.average: dict[str, Tensor] | None = self._weights() if settings.ema else None
-        self.precision = _precision(settings.precision, self.device)
+        self.precision = choose_precision(settings.precision, self.device)
         self.step = self.epoch = self.batch = self.tokens = 0
         self.best: tuple[float, float] | None = None
         self.evaluated = time.monotonic()
@@ -165,7 +165,7 @@ class _Run:
                 if _due(self.step - first, self.sitting.steps, now - started, self.sitting.minutes):
                     self._save()
                     return Result(False, self.step, self.steps, self.folder, None)
-                numbers = self._learn([next(stream) for _ in range(self.settings.accumulate)])
+                numbers = self.learn([next(stream) for _ in range(self.settings.accumulate)])
                 self.log.add(step=self.step, **numbers, seconds=round(time.monotonic() - started, 3))
                 speed = (self.tokens - tokens) / (time.monotonic() - started)
                 bar.update(1, f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s")
@@ -178,7 +178,7 @@ class _Run:
                     saved = time.monotonic()
         return self._finish()
 
-    def _learn(self, batches: list[Batch]) -> dict[str, float]:
+    def learn(self, batches: list[Batch]) -> dict[str, float]:
         """Run one optimizer step."""
         self.model.train()
         factor = rate_factor(self.step, self.steps, self.settings)
@@ -345,7 +345,7 @@ def _is_due(step: int, every: int | None, seconds: float, minutes: float | None)
     return minutes is not None and seconds > 60 * minutes
 
 
-def _precision(name: str, device: torch.device) -> torch.dtype:
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """Resolve `auto`: bfloat16 on GPUs and on CPUs whose bfloat16 matrix units work, else float32."""
     if name == "float32":
         return torch.float32

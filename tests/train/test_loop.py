@@ -182,7 +182,7 @@ def test_the_family_can_be_chosen(qwen2: Path, llama: Path) -> None:
 
 
 def test_bases_that_cannot_be_used(tmp_path: Path, llama: Path) -> None:
-    with pytest.raises(LoadError, match="neither a folder"):
+    with pytest.raises(LoadError, match="neither an existing folder"):
         make_trainee(tmp_path / "none")
     base = write_base(tmp_path / "base")
     (base / "tokenizer.json").write_text("{}")

@@ -234,19 +234,19 @@ def test_comparing_answers_does_not_block_scores(
 
     monkeypatch.setattr("surefoot.rewards.terms.same_answer", slow)
     body = {"items": [{**ITEM, "gold": "14"}], "recipe": "outcome"}
-    callers = [
+    clients = [
         threading.Thread(target=httpx.post, args=(f"{url}/v1/reward",), kwargs={"json": body, "timeout": 60})
         for _ in range(3)
     ]
     try:
-        for caller in callers:
-            caller.start()
+        for client in clients:
+            client.start()
         wait_until(lambda: len(compared) >= 2)
         assert httpx.post(f"{url}/v1/score", json={"items": [ITEM]}, timeout=20).status_code == 200
     finally:
         go.set()
-        for caller in callers:
-            caller.join()
+        for client in clients:
+            client.join()
 
 
 def test_rewards_for_openrlhf(http: httpx.Client, scorer: surefoot.Scorer) -> None:
@@ -459,7 +459,7 @@ def test_the_event_loop_stays_free_while_large_texts_are_read(
             answered += other.get("/health").status_code == 200
     assert answered > 5
     assert sum(name == "prepare" for name, _ in threads) == 3
-    assert {place.rpartition("_")[0] for name, place in threads} == {"surefoot-prepare"}
+    assert {thread.rpartition("_")[0] for _, thread in threads} == {"surefoot-prepare"}
 
 
 def test_the_api_key(scorer: surefoot.Scorer) -> None:

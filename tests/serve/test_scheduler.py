@@ -227,10 +227,10 @@ def test_a_full_queue_says_when_to_retry(engine: Engine) -> None:
     scheduler = Scheduler(engine, queue_tokens=100)
     occupy(engine, scheduler)
     waiting = scheduler.submit([prompt(1, tokens=80)])
-    with pytest.raises(QueueFullError) as refused:
+    with pytest.raises(QueueFullError) as rejected:
         scheduler.submit([prompt(2, tokens=80)])
     # 10 tokens are being computed and 80 are queued: this request fits when 70 of them are done, not all.
-    assert refused.value.retry_after == pytest.approx(70 / scheduler.rate)
+    assert rejected.value.retry_after == pytest.approx(70 / scheduler.rate)
     with pytest.raises(TooLargeError, match="has 101 tokens"):
         scheduler.submit([prompt(2, tokens=101)])
     engine.go.set()

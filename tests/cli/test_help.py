@@ -18,6 +18,7 @@ import pytest
 import surefoot
 from surefoot.cli.exit_codes import MEANINGS
 from surefoot.cli.main import COMMANDS, load_command, main
+from surefoot.evaluate import BENCHMARKS
 
 ROOT = Path(__file__).parent.parent.parent
 FORCED = ("GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "TERMINAL_WIDTH")
@@ -136,6 +137,16 @@ def test_every_option_says_what_it_does(name: str, command: Any) -> None:
         assert param.help.endswith("."), param.help
 
 
+def test_every_benchmark_is_a_command() -> None:
+    found = {
+        name: {flag for param in command.params for flag in param.opts}
+        for name, command in load_command("eval").commands.items()
+    }
+    assert list(found) == list(BENCHMARKS)
+    for name, benchmark in BENCHMARKS.items():
+        assert {option.flag for option in benchmark.options} <= found[name]
+
+
 def test_completion_for_bash(tmp_path: Path) -> None:
     script = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert script.returncode == 0, script.stderr
@@ -203,11 +214,10 @@ def test_the_module_of_a_command_is_imported_when_it_is_called() -> None:
 
 
 def test_defaults_and_choices_are_those_of_the_library() -> None:
-    from surefoot.cli import options, serve, train
+    from surefoot.cli import serve, train
     from surefoot.core.options import QUANTIZATIONS, SPLIT_RULES
     from surefoot.engine.attention import ATTENTIONS
     from surefoot.engine.hardware import DTYPES
-    from surefoot.scoring.load_options import DEFAULT_MODEL
     from surefoot.serve.settings import Settings as ServiceSettings
     from surefoot.train.batch import Shape
     from surefoot.train.settings import DECAYS, PRECISIONS, Settings, Sitting
@@ -222,7 +232,6 @@ def test_defaults_and_choices_are_those_of_the_library() -> None:
             assert field.default == getattr(settings, name), field.name
     batches = train.BatchOptions()
     assert Shape(batches.batch_tokens, batches.multiple, batches.fixed_rows) == Shape()
-    assert options.DEFAULT_MODEL == DEFAULT_MODEL
     for command, option, choices in (
         ("score", "quantize", QUANTIZATIONS),
         ("score", "dtype", ("auto", *DTYPES)),

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from surefoot.cli.evaluate import DATA, DATA_HELP, Measurement
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import SeveralValues, with_groups
+from surefoot.cli.measurement import DATA, DATA_HELP, Measurement
 from surefoot.cli.options import OUTPUT, examples
 from surefoot.core.calibration import Method
 from surefoot.errors import OptionError

@@ -1,4 +1,4 @@
-"""`surefoot eval`: measures a model on a benchmark.
+"""`surefoot eval`: measures a model on a benchmark. There is one command per entry of the registry of benchmarks.
 
 Options are checked, data read and the score cache opened before the model is loaded, so that a wrong call fails at
 once. Files are written before anything is printed, because the reader of a pipe may go away.
@@ -6,112 +6,20 @@ once. Files are written before anything is printed, because the reader of a pipe
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from inspect import Parameter, Signature
+from typing import Annotated, Any, Literal
 
 import typer
 
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import Group, SeveralValues, with_groups
-from surefoot.cli.options import (
-    MODEL,
-    OUTPUT,
-    READING,
-    CalibrationOptions,
-    Json,
-    ModelOptions,
-    Name,
-    OptionalModel,
-    Quiet,
-    Threshold,
-    Verbose,
-    examples,
-)
-from surefoot.errors import InputError, OptionError
-
-if TYPE_CHECKING:
-    from surefoot.core.calibration import Calibration
-    from surefoot.scoring.score_cache import ScoreCache
-
-DATA, CACHE, INTERVALS = "Data", "Score cache", "Confidence intervals"
-DATA_HELP = "JSON or JSONL file, gzipped or not, a folder of them, or a hub data set."
-
-Data = Annotated[str, typer.Option(metavar="DATA", help=DATA_HELP, rich_help_panel=DATA)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """Options of every command that measures a model."""
-
-    model: OptionalModel = None
-    scores: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIELD",
-            help="Use the step scores in this field of the data instead of a model.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
-    name: Name = None
-    model_options: ModelOptions
-    cache: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where scores are stored, so that none is computed twice.",
-            show_default="SUREFOOT_CACHE, or a file in the user's cache folder",
-            rich_help_panel=CACHE,
-        ),
-    ] = None
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Compute every score and store none.", rich_help_panel=CACHE)
-    ] = False
-    draws: Annotated[
-        int, typer.Option(metavar="B", help="Bootstrap draws; 0 for no intervals.", rich_help_panel=INTERVALS)
-    ] = 1000
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap.", rich_help_panel=INTERVALS)] = 0
-    json: Json = False
-    quiet: Quiet = False
-    verbose: Verbose = False
-
-    def check(self) -> None:
-        """Rejects options that contradict each other."""
-        from surefoot.evaluate.intervals import Bootstrap
-
-        Bootstrap(self.draws, self.seed)
-        if (self.model is None) == (self.scores is None):
-            raise OptionError("Give either --model, or --scores with the field that holds step scores.")
-        if self.cache is not None and self.no_cache:
-            raise OptionError("Give --cache or --no-cache, not both.")
-
-    def run(
-        self, benchmark: Callable[..., Any], rows: list[Any], calibration: Calibration | None = None, **settings: Any
-    ) -> Any:
-        """Loads the model and calls a function of `surefoot.evaluate` with it."""
-        if not rows:
-            raise InputError("The data have no rows.")
-        settings |= {"seed": self.seed, "draws": self.draws, "name": self.name or self.scores}
-        if self.model is None:
-            return benchmark(None, rows, **settings)
-        with self._open_cache(self.model) as cache:
-            scorer = self.model_options.load(self.model, calibration=calibration, cache=cache)
-            return benchmark(scorer, rows, progress=not self.quiet, **settings)
-
-    def print(self, result: Any) -> None:
-        """Prints the result as a table or as JSON."""
-        print(json.dumps(result.to_dict(), ensure_ascii=False) if self.json else result)
-
-    def _open_cache(self, model: str) -> ScoreCache | nullcontext[None]:
-        # The scores of a service are stored there, if at all.
-        if self.no_cache or (self.cache is None and model.startswith(("http://", "https://"))):
-            return nullcontext()
-        from surefoot.scoring.score_cache import ScoreCache
-
-        return ScoreCache(self.cache)
+from surefoot.cli.measurement import DATA, DATA_HELP, Measurement
+from surefoot.cli.options import OUTPUT, CalibrationOptions, examples, finite
+from surefoot.errors import OptionError
+from surefoot.evaluate.registry import BENCHMARKS, Benchmark, Option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +43,7 @@ class Evaluation:
 
             prepare_report(self.report)
 
-    def run(self, benchmark: Callable[..., Any], rows: list[Any], **settings: Any) -> Any:
+    def run(self, benchmark: Callable[..., Any], rows: Sequence[Any], **settings: Any) -> Any:
         """Measures, writes the report and prints the result."""
         result = self.measurement.run(benchmark, rows, self.calibration.read(), **settings)
         if self.report is not None:
@@ -157,116 +65,72 @@ app = typer.Typer(cls=Group, add_completion=False, invoke_without_command=True)
     )
 )
 def start(context: typer.Context) -> None:
-    """Measure a model, or step scores that the data already have, on a benchmark."""
+    """Measure a model, or step scores that the data already has, on a benchmark."""
     if context.invoked_subcommand is None:
         print(context.get_help(), end="")
 
 
-@app.command(
-    cls=SeveralValues,
-    epilog=examples(
-        "surefoot eval processbench --model mini --data ProcessBench/ --split gsm8k",
-        "surefoot eval processbench --model prm/ --report report.html",
-        "surefoot eval processbench --model http://127.0.0.1:8000 --tune-on gsm8k",
-    ),
-)
-@with_groups
-def processbench(
-    *,
-    data: Data = "Qwen/ProcessBench",
-    split: Annotated[
-        list[str] | None, typer.Option(metavar="NAME...", help="Read only these splits.", rich_help_panel=DATA)
-    ] = None,
-    threshold: Threshold = None,
-    tune_on: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPLIT", help="Use the threshold with the best F1 on this split.", rich_help_panel=READING
-        ),
-    ] = None,
-    evaluation: Evaluation,
-) -> int:
-    """Measure whether the model finds the first wrong step of solutions (ProcessBench)."""
-    from surefoot.evaluate import processbench, read_processbench
+def _command(benchmark: Benchmark) -> Callable[..., int]:
+    """Makes the command of a benchmark: its own options, and those of every benchmark."""
 
-    evaluation.check()
-    if threshold is not None and tune_on is not None:
-        raise OptionError("Give --threshold, or --tune-on to find one, not both.")
-    rows = read_processbench(data, splits=split, scores=evaluation.measurement.scores)
-    if tune_on is not None and tune_on not in {row.split for row in rows}:
-        raise InputError(f"--tune-on {tune_on}: no such split is read.")
-    result = evaluation.run(processbench, rows, threshold=threshold, tune_on=tune_on)
-    return INCOMPLETE if result.unscored else DONE
+    def evaluate(*, data: str, evaluation: Evaluation, **given: Any) -> int:
+        evaluation.check()
+        values = {option.parameter: _value(option, given[option.parameter]) for option in benchmark.options}
+        reading = {option.parameter for option in benchmark.options if option.passed_to == "read"}
+        rows = benchmark.read(
+            data, scores=evaluation.measurement.scores, **{name: values.pop(name) for name in reading}
+        )
+        if benchmark.check is not None:
+            benchmark.check(rows, **values)
+        result = evaluation.run(benchmark.run, rows, **values)
+        return DONE if result.complete else INCOMPLETE
+
+    source = Annotated[str, typer.Option("--data", metavar="DATA", help=DATA_HELP, rich_help_panel=DATA)]
+    default = Parameter.empty if benchmark.dataset is None else benchmark.dataset
+    evaluate.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter("data", Parameter.KEYWORD_ONLY, default=default, annotation=source),
+            *(_parameter(option, benchmark.title) for option in benchmark.options),
+            Parameter("evaluation", Parameter.KEYWORD_ONLY, annotation=Evaluation),
+        ]
+    )
+    return with_groups(evaluate)
 
 
-@app.command(
-    cls=SeveralValues,
-    epilog=examples(
-        "surefoot eval prmbench --model mini --data prmbench.jsonl",
-        "surefoot eval prmbench --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4 --json",
-    ),
-)
-@with_groups
-def prmbench(
-    *,
-    data: Data = "hitsmy/PRMBench_Preview",
-    threshold: Threshold = None,
-    evaluation: Evaluation,
-) -> int:
-    """Measure whether the model tells wrong steps from correct ones (PRMBench)."""
-    from surefoot.evaluate import prmbench, read_prmbench
-
-    evaluation.check()
-    rows = read_prmbench(data, scores=evaluation.measurement.scores)
-    result = evaluation.run(prmbench, rows, threshold=threshold)
-    return INCOMPLETE if result.unscored else DONE
+def _parameter(option: Option, title: str) -> Parameter:
+    kinds: dict[str, Any] = {"text": str, "texts": list[str], "number": float, "integers": str}
+    kind: Any = Literal.__getitem__(option.choices) if option.choices else kinds[option.kind]
+    declared = typer.Option(
+        option.flag,
+        metavar=option.metavar or None,
+        help=f"{option.help[0].upper()}{option.help[1:]}.",
+        show_default="(default:" not in option.help,
+        callback=finite if option.kind == "number" else None,
+        rich_help_panel=DATA if option.passed_to == "read" else title,
+    )
+    annotation: Any = Annotated[kind if option.default is not None else kind | None, declared]
+    return Parameter(option.parameter, Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)
 
 
-@app.command(
-    "best-of-n",
-    cls=SeveralValues,
-    epilog=examples(
-        "surefoot eval best-of-n --model mini --data rollouts.jsonl --n 1,4,16",
-        "surefoot eval best-of-n --scores qwen_prm --data rollouts.jsonl",
-    ),
-)
-@with_groups
-def best_of_n(
-    *,
-    data: Data,
-    ns: Annotated[
-        str | None,
-        typer.Option(
-            "--n",
-            metavar="N,N,...",
-            help="Numbers of solutions to choose from.",
-            show_default="1,2,4,...",
-            rich_help_panel="Benchmark",
-        ),
-    ] = None,
-    correct_by: Annotated[
-        Literal["answer", "label"],
-        typer.Option(help="Compare final answers, or use the field is_correct.", rich_help_panel="Benchmark"),
-    ] = "answer",
-    timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds to compare two answers.", rich_help_panel="Benchmark")
-    ] = 3.0,
-    evaluation: Evaluation,
-) -> int:
-    """Measure how often the solution that the model prefers is correct (best of N)."""
-    from surefoot.evaluate import best_of_n, read_rollouts
-    from surefoot.evaluate.best_of_n import check_sizes
-
-    evaluation.check()
-    sizes = None if ns is None else _numbers(ns)
-    check_sizes(sizes)
-    rows = read_rollouts(data, scores=evaluation.measurement.scores)
-    result = evaluation.run(best_of_n, rows, ns=sizes, correct_by=correct_by, timeout=timeout)
-    return INCOMPLETE if result.unscored or result.undecided else DONE
-
-
-def _numbers(text: str) -> list[int]:
+def _value(option: Option, given: Any) -> Any:
+    if option.kind != "integers" or given is None:
+        return given
     try:
-        return [int(number) for number in text.split(",")]
+        return [int(number) for number in given.split(",")]
     except ValueError:
-        raise OptionError(f"--n {text}: give whole numbers with commas between them, such as 1,4,16.") from None
+        raise OptionError(
+            f"{option.flag} {given}: give whole numbers with commas between them, such as 1,4,16."
+        ) from None
+
+
+for _benchmark in BENCHMARKS.values():
+    app.command(
+        _benchmark.name,
+        cls=SeveralValues,
+        help=f"{_benchmark.title}: {_benchmark.help}",
+        epilog=examples(
+            f"surefoot eval {_benchmark.name} --model mini --data rows.jsonl",
+            f"surefoot eval {_benchmark.name} --model http://127.0.0.1:8000 --data rows.jsonl",
+            f"surefoot eval {_benchmark.name} --scores prm --data rows.jsonl --report report.html",
+        ),
+    )(_command(_benchmark))

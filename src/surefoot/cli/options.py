@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
     from surefoot.scoring.score_cache import ScoreCache
 
-DEFAULT_MODEL = "mini"
 MODEL, COMPUTE, READING, OUTPUT = "Model", "Computation", "Reading", "Output"
 """Titles of option groups in help texts."""
 

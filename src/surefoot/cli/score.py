@@ -20,7 +20,6 @@ import typer
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import Command, with_groups
 from surefoot.cli.options import (
-    DEFAULT_MODEL,
     READING,
     CalibrationOptions,
     JsonLines,
@@ -35,6 +34,7 @@ from surefoot.core.options import ReadOptions, SplitRule
 from surefoot.data.items import read_record
 from surefoot.data.records import Entry, file_entries, stream_entries
 from surefoot.errors import InputError
+from surefoot.scoring.load_options import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer

@@ -13,7 +13,6 @@ import typer
 from surefoot.cli.exit_codes import DONE
 from surefoot.cli.groups import SeveralValues, with_groups
 from surefoot.cli.options import (
-    DEFAULT_MODEL,
     MODEL,
     OWN_MODEL_HELP,
     CalibrationOptions,
@@ -24,6 +23,7 @@ from surefoot.cli.options import (
     read_key,
 )
 from surefoot.errors import MissingDependencyError, OptionError
+from surefoot.scoring.load_options import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from surefoot.serve.settings import ModelSource

@@ -122,8 +122,10 @@ def best_of_n(
     )
 
 
-def check_options(rows: Sequence[Rollout], *, ns: Sequence[int] | None = None, correct_by: str = "answer") -> None:
-    """Reject invalid options. `rows` is unused; the registry calls every check with it."""
+def check_options(
+    rows: Sequence[Rollout], *, ns: Sequence[int] | None = None, correct_by: str = "answer", timeout: float = 3.0
+) -> None:
+    """Reject invalid options. `rows` and `timeout` are unused: every check takes the rows and all options."""
     check_sizes(ns)
     if correct_by not in CORRECT_BY:
         raise OptionError(f"correct_by={correct_by!r} is unknown. Choose one of: {', '.join(CORRECT_BY)}.")

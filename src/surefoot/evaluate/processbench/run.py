@@ -121,7 +121,7 @@ def check_options(
     if tune_on is None:
         return
     if threshold is not None:
-        raise OptionError("Pass either threshold or tune_on, not both.")
+        raise OptionError("Pass either threshold=... or tune_on=..., not both.")
     if tune_on not in {row.split for row in rows}:
         raise InputError(f"The threshold cannot be tuned on {tune_on!r}: no row belongs to that split.")
 

@@ -1,0 +1,96 @@
+"""Options of the commands that measure a model on labelled data: `surefoot eval` and `surefoot calibrate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from surefoot.cli.options import MODEL, Json, ModelOptions, Name, OptionalModel, Quiet, Verbose
+from surefoot.errors import InputError, OptionError
+
+if TYPE_CHECKING:
+    from surefoot.core.calibration import Calibration
+    from surefoot.scoring.score_cache import ScoreCache
+
+DATA, CACHE, INTERVALS = "Data", "Score cache", "Confidence intervals"
+DATA_HELP = "JSON or JSONL file, gzipped or not, a folder of them, or a hub data set."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Options of every command that measures a model."""
+
+    model: OptionalModel = None
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Use the step scores in this field of the data instead of a model.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    name: Name = None
+    model_options: ModelOptions
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where scores are stored, so that none is computed twice.",
+            show_default="SUREFOOT_CACHE, or a file in the user's cache folder",
+            rich_help_panel=CACHE,
+        ),
+    ] = None
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Compute every score and store none.", rich_help_panel=CACHE)
+    ] = False
+    draws: Annotated[
+        int, typer.Option(metavar="B", help="Bootstrap draws; 0 for no intervals.", rich_help_panel=INTERVALS)
+    ] = 1000
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap.", rich_help_panel=INTERVALS)] = 0
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = False
+
+    def check(self) -> None:
+        """Rejects options that contradict each other."""
+        from surefoot.evaluate.intervals import Bootstrap
+
+        Bootstrap(self.draws, self.seed)
+        if (self.model is None) == (self.scores is None):
+            raise OptionError("Give either --model, or --scores with the field that holds step scores.")
+        if self.cache is not None and self.no_cache:
+            raise OptionError("Give --cache or --no-cache, not both.")
+
+    def run(
+        self,
+        benchmark: Callable[..., Any],
+        rows: Sequence[Any],
+        calibration: Calibration | None = None,
+        **settings: Any,
+    ) -> Any:
+        """Loads the model and calls a function of `surefoot.evaluate` with it."""
+        if not rows:
+            raise InputError("The data has no rows.")
+        settings |= {"seed": self.seed, "draws": self.draws, "name": self.name or self.scores}
+        if self.model is None:
+            return benchmark(None, rows, **settings)
+        with self._open_cache(self.model) as cache:
+            scorer = self.model_options.load(self.model, calibration=calibration, cache=cache)
+            return benchmark(scorer, rows, progress=not self.quiet, **settings)
+
+    def print(self, result: Any) -> None:
+        """Prints the result as a table or as JSON."""
+        print(json.dumps(result.to_dict(), ensure_ascii=False) if self.json else result)
+
+    def _open_cache(self, model: str) -> ScoreCache | nullcontext[None]:
+        # The scores of a service are stored there, if at all.
+        if self.no_cache or (self.cache is None and model.startswith(("http://", "https://"))):
+            return nullcontext()
+        from surefoot.scoring.score_cache import ScoreCache
+
+        return ScoreCache(self.cache)

@@ -49,7 +49,10 @@ def test_a_malformed_item_does_not_end_the_stream(scorer: surefoot.Scorer) -> No
     assert results[2].reason == "Item 2: The question is NoneType, not a string."
 
 
-def test_progress_tells_solutions_and_tokens(scorer: surefoot.Scorer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_tells_solutions_and_tokens(
+    scorer: surefoot.Scorer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surefoot.display.progress.LINE_EVERY", 0.0)
     list(scorer.score_stream([*items(11), ("q", "")], window=4, progress=True))
     shown = capsys.readouterr().err
     assert "12 of 12 solutions" in shown

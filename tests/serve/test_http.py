@@ -18,13 +18,14 @@ from prometheus_client.parser import text_string_to_metric_families
 import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
+from surefoot.client.api_key import read_key
 from surefoot.core.options import ReadOptions
 from surefoot.families.qwen import MARKER
 from surefoot.scoring.local import load_local
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.serve import Settings
 from surefoot.serve.log import JsonLines
-from surefoot.serve.settings import ModelSource, read_key
+from surefoot.serve.settings import ModelSource
 from surefoot.serve.state import ServiceState
 from surefoot.text import math_verify_pool
 

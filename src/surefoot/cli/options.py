@@ -263,7 +263,7 @@ class ModelOptions:
 
 def read_key(where: str) -> str:
     """Reads the key from the file or, for `env`, from the environment."""
-    from surefoot.serve.settings import read_key
+    from surefoot.client.api_key import read_key
 
     return read_key(where)
 

@@ -5,13 +5,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from surefoot.client.api_key import KEY_VARIABLE, is_key
-from surefoot.errors import OptionError
 
 
 @dataclass(frozen=True)
@@ -56,23 +52,3 @@ class Settings:
 
     def __repr__(self) -> str:
         return "Settings(...)"  # the API key must not reach a log
-
-
-def read_key(where: str) -> str:
-    """Reads the API key from a file, or from the environment if `where` is `env`."""
-    if where == "env":
-        key = os.environ.get(KEY_VARIABLE, "")
-        source = f"The environment variable {KEY_VARIABLE}"
-    else:
-        try:
-            key = Path(where).expanduser().read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(
-                f"The key file cannot be read ({type(error).__name__}). --api-key takes the path of a file with the "
-                f"key, or `env` for the variable {KEY_VARIABLE}; `ps` would show the key itself to every user."
-            ) from error
-        source = "The key file"
-    key = key.strip()
-    if not is_key(key):
-        raise OptionError(f"{source} does not contain a key: one word of printable ASCII.")
-    return key

@@ -13,6 +13,7 @@ import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
 from surefoot import evaluate
 from surefoot.cli.main import main
+from surefoot.core.protocols import AsyncStepScorer
 from surefoot.errors import OptionError
 from surefoot.integrations import openrlhf, trl, verl
 from surefoot.scoring.scorer import Scorer
@@ -62,7 +63,6 @@ def other(name: str, addresses: dict[str, tuple[str, dict[str, Any]]]) -> surefo
 
 
 def test_the_protocol(other: surefoot.StepScorer, scorer: surefoot.Scorer) -> None:
-    assert isinstance(other, surefoot.StepScorer)
     assert other.name
     assert (other.scale, other.calibration) == ("probability", None)
     assert len(other.fingerprint) == 64
@@ -144,9 +144,9 @@ def test_the_command_line(
 
 
 def test_options_that_do_not_fit_the_kind(addresses: dict[str, tuple[str, dict[str, Any]]], checkpoint: Path) -> None:
-    with pytest.raises(OptionError, match="quantize, dtype: not for a model behind http"):
+    with pytest.raises(OptionError, match="quantize, dtype: not supported for http"):
         surefoot.load(addresses["service"][0], quantize="nf4", dtype="bfloat16")
-    with pytest.raises(OptionError, match="device: not for a model behind vllm"):
+    with pytest.raises(OptionError, match="device: not supported for vllm"):
         surefoot.load(addresses["vllm"][0], device="cuda")
     with pytest.raises(OptionError, match=r"api_key: only for a server"):
         surefoot.load(checkpoint, api_key="k")
@@ -164,3 +164,16 @@ def test_readable_reprs(scorer: surefoot.Scorer) -> None:
     assert "family qwen" in repr(scorer)
     assert repr(surefoot.Client("http://127.0.0.1:1")) == "<surefoot.Client http://127.0.0.1:1>"
     assert len(repr(scorer.score(QUESTION, SOLUTION))) < 200
+
+
+def test_async_clients_implement_the_async_protocol() -> None:
+    client: AsyncStepScorer = surefoot.AsyncClient("http://127.0.0.1:1/")
+    assert client.name == "http://127.0.0.1:1"
+
+
+def test_results_of_a_service_name_its_model(scorer: surefoot.Scorer, addresses: dict[str, Any]) -> None:
+    client = surefoot.load(addresses["service"][0] + "/")
+    broken: list[Any] = [(QUESTION, 3)]
+    (unscored,) = client.score_stream(broken)
+    assert unscored.model == client.name == scorer.name
+    assert evaluate.processbench(client, ROWS, draws=0).model == scorer.name

@@ -73,8 +73,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "evaluate":
-        return import_module("surefoot.evaluate")
+    if name in ("compat", "errors", "evaluate", "integrations", "testing"):
+        return import_module(f"surefoot.{name}")
     if name in _MODULES:
         value = globals()[name] = getattr(import_module(f"surefoot.{_MODULES[name]}"), name)
         return value

@@ -83,7 +83,7 @@ def test_the_documented_exit_codes() -> None:
         (["score", "--quantize", "int8", "--compile", "--question", "q", "--solution", "s"],
          '--compile and --quantize "int8" exclude each other'),
         (["score", "--model", "http://127.0.0.1:9", "--quantize", "nf4", "--question", "q", "--solution", "s"],
-         "surefoot: --quantize: not for a model behind http://127.0.0.1:9"),
+         "surefoot: --quantize: not supported for http://127.0.0.1:9"),
         (["score", "--model", "http://127.0.0.1:9", "--threads", "1", "--question", "q", "--solution", "s"],
          "--threads is for a model in this process"),
         (["score", "\x1b[2J.jsonl"], "surefoot: ·[2J.jsonl cannot be read"),

@@ -232,7 +232,7 @@ def test_clients_survive_a_killed_service(checkpoint: Path, scorer: surefoot.Sco
     [
         (["--model", "no model"], "neither an existing folder nor a hub id"),
         (["--model", "vllm+http://127.0.0.1:9"], "Name the model that vllm+http://127.0.0.1:9 serves"),
-        (["--model", "m=vllm+http://127.0.0.1:9", "--quantize", "nf4"], "--quantize: not for a model behind vllm+http"),
+        (["--model", "m=vllm+http://127.0.0.1:9", "--quantize", "nf4"], "--quantize: not supported for vllm+http"),
         (["--model", "m=http://127.0.0.1:9"], "http://127.0.0.1:9 is a service already"),
         (["--model", "a=b", "--model", "c=d", "--calibration", "FILE"], "A calibration belongs to one model"),
         (["--model", "m", "--api-key", "the-key-itself"], "The key file cannot be read"),

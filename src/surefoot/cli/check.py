@@ -8,7 +8,7 @@ import typer
 
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import Command, with_groups
-from surefoot.cli.options import OWN_MODEL_HELP, ModelOptions, Name, Verbose, complete_model, examples
+from surefoot.cli.options import OWN_MODEL_HELP, ModelOptions, Name, Verbose, complete_model, examples, is_server
 from surefoot.errors import OptionError
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def check(
     if not isinstance(scorer, Scorer):
         raise OptionError("surefoot check needs the model itself: a folder, a hub id or a vllm+http:// address.")
     report = check(scorer, name)
-    print(f"{scorer.name}: every expected tensor is there; family {scorer.family.name}, {scorer.max_tokens} tokens.")
+    tensors = "weights on a vLLM server, not checked" if is_server(model) else "every expected tensor is there"
+    print(f"{scorer.name}: {tensors}; family {scorer.family.name}, {scorer.max_tokens} tokens.")
     for comparison in report.comparisons:
         _print_comparison(comparison)
     return DONE if report.passed else INCOMPLETE

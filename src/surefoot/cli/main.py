@@ -53,7 +53,7 @@ class LazyGroup(Group):
 
 @cache
 def load_command(name: str) -> Any:
-    """Imports a command and gives back its Click command."""
+    """Import a command and return its Click command."""
     command = get_command(import_module(COMMANDS[name][0]).app)
     command.name = name
     return command

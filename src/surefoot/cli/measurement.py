@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surefoot.cli.options import MODEL, Json, ModelOptions, Name, OptionalModel, Quiet, Verbose
+from surefoot.cli.options import MODEL, Json, ModelOptions, Name, OptionalModel, Quiet, Verbose, is_server
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class Measurement:
         print(json.dumps(result.to_dict(), ensure_ascii=False) if self.json else result)
 
     def _open_cache(self, model: str) -> ScoreCache | nullcontext[None]:
-        # The scores of a service are stored there, if at all.
-        if self.no_cache or (self.cache is None and model.startswith(("http://", "https://"))):
+        # A server may change its weights behind the same address, so its scores are stored only on request.
+        if self.no_cache or (self.cache is None and is_server(model)):
             return nullcontext()
         from surefoot.scoring.score_cache import ScoreCache
 

@@ -31,9 +31,10 @@ def usage_message(error: typer.TyperException) -> str:
 def name_flags(message: str, command: Any) -> str:
     """Replaces `seed=-1` by `--seed -1`, and `seed, draws: ...` by `--seed, --draws: ...`, if the command has them."""
     flags = dict(_flags(command))
+    flags["family_options"] = flags.get("family_option", "--family-option")
     names = match[0].split(", ") if (match := LIST.match(message)) else []
-    if names and all(name in flags for name in names):
-        return ", ".join(flags[name] for name in names) + message[len(", ".join(names)) :]
+    if any(name in flags for name in names):
+        return ", ".join(flags.get(name, name) for name in names) + message[len(", ".join(names)) :]
 
     def replace(match: re.Match[str]) -> str:
         name, value = match.groups()

@@ -116,7 +116,7 @@ class LoadingOptions:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How the model is prompted and read, if its name does not tell.",
+            help="How the model is prompted and read, if it cannot be inferred from its name.",
             autocompletion=complete_family,
             rich_help_panel=MODEL,
         ),
@@ -142,6 +142,12 @@ class LoadingOptions:
             metavar="MODEL",
             help="Folder or hub id with the tokenizer and config.json of the model on a vLLM server.",
             rich_help_panel=MODEL,
+        ),
+    ] = None
+    served_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Which model to use, if the server of --model has several.", rich_help_panel=MODEL
         ),
     ] = None
     quantize: Annotated[
@@ -197,6 +203,7 @@ class LoadingOptions:
             "compile": True if self.compile else None,
             "max_tokens": self.max_tokens,
             "tokenizer": self.tokenizer,
+            "served_name": self.served_name,
         }
         return {name: value for name, value in arguments.items() if value is not None}
 

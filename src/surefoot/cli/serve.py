@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from surefoot.serve.settings import ModelSource
 
 SERVER, LIMITS, TIMES, LOG = "Server", "Limits", "Times", "Log"
+SERVER_OPTIONS = ("tokenizer", "served_name", "api_key")
 
 
 def _seconds(number: float) -> float:
@@ -55,7 +56,7 @@ class Limits:
         200_000
     )
     max_requests: Annotated[int, _limit("Requests in progress at the same time.")] = 1024
-    queue_tokens: Annotated[int, _limit("Tokens that wait for each model.")] = 500_000
+    queue_tokens: Annotated[int, _limit("Maximum number of queued tokens per model.")] = 500_000
     linger: Annotated[float, _time("How long an idle engine waits for more requests to batch.")] = 0.003
     batch_seconds: Annotated[float, _time("How long a batch may take before other requests get their turn.")] = 0.25
     timeout: Annotated[float, _time("How long a request may take.")] = 600.0
@@ -124,11 +125,16 @@ def serve(
         Literal["text", "json"], typer.Option(help="Format of log lines.", rich_help_panel=LOG)
     ] = "text",
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], typer.Option(help="Least level to log.", rich_help_panel=LOG)
+        Literal["debug", "info", "warning", "error"], typer.Option(help="Minimum log level.", rich_help_panel=LOG)
     ] = "info",
 ) -> int:
     """Serve models over HTTP: scores, rewards, vLLM's /pooling, and a page to try them. The service listens on this
     machine only, unless --host says otherwise."""
+    models = model or [DEFAULT_MODEL]
+    if threads is not None:
+        if any("vllm+http" in each for each in models):
+            raise OptionError("--threads is for models in this process, not for one on a vLLM server.")
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # read by torch, which the next line imports
     try:
         from surefoot.serve.server import Plan, serve
         from surefoot.serve.settings import Settings
@@ -136,15 +142,12 @@ def serve(
         raise MissingDependencyError(f'{error}. Install what a service needs: pip install "surefoot[serve]"') from error
     settings = Settings(**asdict(limits), api_key=None if api_key is None else read_key(api_key))
     arguments = loading.given()
-    models = model or [DEFAULT_MODEL]
     if calibration.calibration is not None:
         if len(models) > 1:
             raise OptionError("A calibration belongs to one model: with --calibration, name one --model.")
         arguments["calibration"] = calibration.read()
     if model_api_key is not None:
         arguments["api_key"] = read_key(model_api_key)
-    if threads is not None:
-        os.environ["OMP_NUM_THREADS"] = str(threads)  # read by torch when it is imported
     plan = Plan(tuple(_source(each, arguments) for each in models), settings, log_format, log_level)
     serve(plan, host=host, port=port)
     return DONE
@@ -154,13 +157,15 @@ def _source(given: str, arguments: dict[str, Any]) -> ModelSource:
     """Reads MODEL or NAME=MODEL. A model on a vLLM server is called like its tokenizer unless it has a name."""
     from surefoot.serve.settings import ModelSource
 
-    name, equals, place = given.partition("=")
+    name, equals, source = given.partition("=")
     if not equals or Path(given).is_dir() or "/" in name:
-        name, place = "", given
-    if place.startswith(("http://", "https://")):
-        raise OptionError(f"{place} is a service already. Serve a folder, a hub id or a vllm+http:// address.")
-    if not name and is_server(place):
+        name, source = "", given
+    if source.startswith(("http://", "https://")):
+        raise OptionError(f"{source} is a service already. Serve a folder, a hub id or a vllm+http:// address.")
+    if not is_server(source):
+        return ModelSource(source, name or None, {k: v for k, v in arguments.items() if k not in SERVER_OPTIONS})
+    if not name:
         if "tokenizer" not in arguments:
-            raise OptionError(f"Name the model that {place} serves: --model NAME={place}.")
+            raise OptionError(f"Name the model that {source} serves: --model NAME={source}.")
         name = ModelSource(arguments["tokenizer"]).served_name
-    return ModelSource(place, name or None, arguments)
+    return ModelSource(source, name, arguments)

@@ -15,6 +15,12 @@ def is_key(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
+def find_key(given: str | None) -> str | None:
+    """Returns the given key, or that of the environment, without the line break of a key file."""
+    key = given or os.environ.get(KEY_VARIABLE)
+    return None if key is None else key.strip()
+
+
 def read_key(where: str) -> str:
     """Reads the API key from a file, or from the environment if `where` is `env`."""
     if where == "env":

@@ -7,13 +7,12 @@ error, never a number.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
-from surefoot.client.api_key import KEY_VARIABLE
+from surefoot.client.api_key import find_key
 from surefoot.client.payload import (
     Row,
     choose_model,
@@ -50,10 +49,12 @@ class _Settings:
     def __init__(self, url: str, model: str | None, items_per_request: int, connections: int) -> None:
         if items_per_request < 1 or connections < 1:
             raise OptionError("items_per_request and connections have to be above 0.")
-        self.url = url
+        self.url = url.rstrip("/")
         self.model = model
         self._items = items_per_request
         self._connections = connections
+        self._known: Row | None = None
+        """The description of the served model, once it was requested."""
 
     def __repr__(self) -> str:
         model = "" if self.model is None else f", model {self.model!r}"
@@ -61,8 +62,8 @@ class _Settings:
 
     @property
     def name(self) -> str:
-        """The model's name if one was chosen, else the address."""
-        return self.model or self.url
+        """The model's name once it is known, else the address."""
+        return self.model or (self.url if self._known is None else str(self._known["id"]))
 
     def _bodies(self, rows: list[Row], options: ReadOptions) -> list[Row]:
         return request_bodies(rows, options, self.model, self._items)
@@ -72,7 +73,9 @@ class _Settings:
         return (self._unscored(row) if isinstance(row, InputError) else next(results) for row in window)
 
     def _unscored(self, error: Exception) -> SolutionScore:
-        return SolutionScore((), self.name, reason=str(error))
+        known = self._known or {"scale": "probability", "calibration": None}
+        scale, calibration = known["scale"], known.get("calibration")
+        return SolutionScore((), self.name, reason=str(error), scale=scale, calibration=calibration)
 
 
 class Client(_Settings):
@@ -99,7 +102,7 @@ class Client(_Settings):
     ) -> None:
         super().__init__(url, model, items_per_request, connections)
         self._given: Row = {"api_key": api_key, "timeout": timeout, "patience": patience}
-        key = _key(api_key)
+        key = find_key(api_key)
         self._transport = Transport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,9 +127,16 @@ class Client(_Settings):
         name: str | None = self._description.get("calibration")
         return name
 
-    @cached_property
+    @property
+    def name(self) -> str:
+        """The model's name, as results and reports show it."""
+        return self.model or str(self._description["id"])
+
+    @property
     def _description(self) -> Row:
-        return choose_model(self.models(), self.url, self.model)
+        if self._known is None:
+            self._known = choose_model(self.models(), self.url, self.model)
+        return self._known
 
     def score(
         self, question: str, solution: str | Sequence[str], options: ReadOptions = DEFAULT_OPTIONS
@@ -156,7 +166,11 @@ class Client(_Settings):
         def stream() -> Iterator[SolutionScore]:
             with Progress(len(items) if isinstance(items, Sized) else None, shown=progress) as bar:
                 for some in windows:
-                    yield from self._merged(some, self._score_rows(_valid(some), options, bar, keep_going=True))
+                    scored = self._score_rows(_valid(some), options, bar, keep_going=True)
+                    if len(scored) < len(some):
+                        _ = self._description  # the results of malformed items name the model and its scale
+                        bar.settle(len(some) - len(scored), 0)
+                    yield from self._merged(some, scored)
 
         return stream()
 
@@ -235,7 +249,7 @@ class AsyncClient(_Settings):
         items_per_request: int = 64,
     ) -> None:
         super().__init__(url, model, items_per_request, connections)
-        key = _key(api_key)
+        key = find_key(api_key)
         self._transport = AsyncTransport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
 
     async def score(
@@ -256,7 +270,10 @@ class AsyncClient(_Settings):
 
         async def stream() -> AsyncIterator[SolutionScore]:
             for some in windows:
-                for result in self._merged(some, await self._score_rows(_valid(some), options, keep_going=True)):
+                scored = await self._score_rows(_valid(some), options, keep_going=True)
+                if len(scored) < len(some) and self._known is None:
+                    self._known = choose_model(await self.models(), self.url, self.model)
+                for result in self._merged(some, scored):
                     yield result
 
         return stream()
@@ -294,12 +311,6 @@ class AsyncClient(_Settings):
             if keep_going and len(body["items"]) == 1:
                 return [self._unscored(error)]
             return [result for half in halve(body, error) for result in await self._score(half, keep_going)]
-
-
-def _key(given: str | None) -> str | None:
-    # A key that was read from a file ends with a line break.
-    key = given or os.environ.get(KEY_VARIABLE)
-    return None if key is None else key.strip()
 
 
 def _valid(window: Window) -> list[Row]:

@@ -54,7 +54,7 @@ def halve(body: Row, error: TooLargeError) -> list[Row]:
 
 
 def read_results(data: Any, expected: int) -> list[SolutionScore]:
-    """The results in a reply, which have to be as many as items were sent."""
+    """The results in a reply: one per item sent."""
     try:
         results = [SolutionScore.from_dict(row) for row in data["results"]]
     except (KeyError, TypeError, InputError) as error:
@@ -78,7 +78,9 @@ def choose_model(models: list[Row], url: str, name: str | None) -> Row:
     chosen = [row for row in models if name is None or row.get("id") == name]
     if len(chosen) != 1:
         problem = f"does not serve {name!r}" if name is not None else "serves several models"
-        raise OptionError(f"{url} {problem}. Choose one with model=...: {', '.join(map(str, names)) or 'none'}.")
+        listed = ", ".join(map(str, names)) or "none"
+        hint = "served_name=... in surefoot.load, or model=... in surefoot.Client"
+        raise OptionError(f"{url} {problem}. Choose one of {listed}: {hint}.")
     row = chosen[0]
     if "fingerprint" not in row or "scale" not in row:
         hint = f" For a vLLM server use surefoot.load('vllm+{url}')." if row.get("owned_by") == "vllm" else ""

@@ -6,7 +6,7 @@ Rewards, evaluation, integrations and the service take a `StepScorer` and never 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.result import Scale, SolutionScore
@@ -22,7 +22,6 @@ class SearchSession(Protocol):
         """Scores candidates, finished or not, each as text or as a list of steps."""
 
 
-@runtime_checkable
 class StepScorer(Protocol):
     """Anything that scores the steps of solutions.
 

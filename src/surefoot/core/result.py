@@ -104,7 +104,8 @@ class SolutionScore:
     def aggregate(self, name: str) -> float | None:
         """Return the step scores as one number, by one of `core.aggregation.AGGREGATIONS`.
 
-        None if a step that it needs is unscored, or if it needs probabilities and the scores are not.
+        None if a step that it needs is unscored, or if it needs probabilities and the scores are not. The method
+        `correct_prefix` also works on other scales, with their own threshold.
         """
         chosen = find_aggregation(name)
         if chosen.needs_probabilities and self.scale != "probability":

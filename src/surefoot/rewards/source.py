@@ -99,6 +99,8 @@ def find_scorer(model: ScorerLike | None = None, **load: Any) -> StepScorer:
     """Return this process's scorer for `model`, which the first call loads with the options `load`."""
     if model is None:
         model = os.environ.get("SUREFOOT_MODEL", DEFAULT_MODEL)
+    if "model" in load:
+        raise OptionError("load has no option `model`. To choose one of several served models, use `served_name`.")
     if isinstance(model, str | Path):
         return _load(str(model), **load)
     if load:

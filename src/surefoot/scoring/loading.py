@@ -54,14 +54,14 @@ def load(
 
     `model` is a folder, a hub id, `mini`, or the address of a service or a vLLM server.
 
-    Options for a model in this process: `quantize` stores weights in 4 or 8 bits; with `quantize_fallback` the model is
-    loaded unquantized, with a warning, where that is not possible. `dtype`, `device` and `attention` choose themselves.
-    `compile` compiles the forward pass; "auto" does so for long jobs in half precision on the CPU. The family is found
-    by the model's name or its config.json; otherwise pass `family`, a name or an object. `family_options` change how
-    the family prompts and reads. `base` is the base model of LoRA weights, if not the one that they name. `max_tokens`
-    lowers the longest prompt below the model's context. `calibration`, a file of `surefoot calibrate` or its content,
-    is applied to every score. `cache`, a file or a `ScoreCache`, stores scores so that they are computed only once.
-    `name` is what results call the model, if not `model`.
+    Options for a model in this process: `quantize` stores weights in 4 or 8 bits; with `quantize_fallback` the
+    model is loaded unquantized, with a warning, where that is not possible. `dtype`, `device` and `attention` are
+    chosen automatically. `compile` compiles the forward pass; "auto" does so for long jobs in half precision on the
+    CPU. The family is found by the model's name or its config.json; otherwise pass `family`, a name or an object.
+    `family_options` change how the family prompts and reads. `base` is the base model of LoRA weights, if not the
+    one that they name. `max_tokens` lowers the longest prompt below the model's context. `calibration`, a file of
+    `surefoot calibrate` or its content, is applied to every score. `cache`, a file or a `ScoreCache`, stores scores
+    so that they are computed only once. `name` is what results call the model, if not `model`.
 
     Options for a server: `served_name` chooses one of several served models; `api_key`, `timeout` and `patience` are
     those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,
@@ -89,7 +89,7 @@ def load(
         from surefoot.scoring.remote import load_vllm
 
         _reject(model, options.changed("max_tokens", "calibration", "cache", "name", "revision", "family"))
-        return load_vllm(model.removeprefix("vllm+"), options, tokenizer=tokenizer, **server)
+        return load_vllm(model.removeprefix("vllm+").rstrip("/"), options, tokenizer=tokenizer, **server)
     if isinstance(model, str) and model.startswith(SERVICE_SCHEMES):
         from surefoot.client import Client
 
@@ -105,6 +105,4 @@ def load(
 
 def _reject(model: str, names: list[str]) -> None:
     if names:
-        raise OptionError(
-            f"{', '.join(names)}: not for a model behind {model}. Leave it out, or start the server with it."
-        )
+        raise OptionError(f"{', '.join(names)}: not supported for {model}. Leave it out, or start the server with it.")

@@ -6,6 +6,7 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
+from surefoot.client.api_key import find_key
 from surefoot.client.transport import Transport
 from surefoot.engine.checkpoint import open_config
 from surefoot.engine.vllm import VllmEngine, served_model
@@ -31,7 +32,7 @@ def load_vllm(
 ) -> Scorer:
     """A scorer whose numbers come from the vLLM server at `url`. For the options see `surefoot.load`."""
     calibration = as_calibration(options.calibration)
-    transport = Transport(url, api_key=api_key, timeout=timeout, patience=patience, connections=4)
+    transport = Transport(url, api_key=find_key(api_key), timeout=timeout, patience=patience, connections=4)
     served = served_model(transport, served_name)
     source = served.path if tokenizer is None else tokenizer
     try:

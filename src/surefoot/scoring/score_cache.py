@@ -1,8 +1,9 @@
 """A score cache on disk.
 
-The key is the content: a hash of the model's fingerprint, the token ids and the read positions. So an entry can never
-be stale, and a changed model, prompt or split has other keys. Scores are committed in small batches: a killed run
-continues where it was. Several processes may share one file.
+The key is the content: a hash of the model's fingerprint, the token ids and the read positions. So a changed model,
+prompt or split has other keys, and entries do not become stale. The exception is a vLLM server, whose weights cannot be
+seen: use a new cache when it serves other weights under the same name. Scores are committed in small batches, so a
+killed run continues where it was. Several processes may share one file.
 """
 
 from __future__ import annotations

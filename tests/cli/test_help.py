@@ -181,6 +181,24 @@ def test_threads_reach_torch() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, env=PLAIN | {"OMP_NUM_THREADS": "1"}, timeout=300)
 
 
+def test_threads_reach_the_service() -> None:
+    """torch reads the number when it is imported, so the service is stopped where it would start."""
+    code = """
+import builtins, sys
+from surefoot.cli.main import main
+real = builtins.__import__
+def hook(name, *args, **options):
+    module = real(name, *args, **options)
+    if name == "surefoot.serve.server":
+        sys.modules[name].serve = lambda *_, **__: print(sys.modules["torch"].get_num_threads())
+    return module
+builtins.__import__ = hook
+assert main(["serve", "--threads", "3"]) == 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "3\n"
+
+
 def test_progress_without_a_terminal(tmp_path: Path) -> None:
     """A line now and then on standard error; nothing for a short job, and nothing with --quiet."""
     rows = [{"question": f"What is {number} + 1?", "steps": ["It is more."]} for number in range(130)]

@@ -193,10 +193,11 @@ def hook(name, *args, **options):
         sys.modules[name].serve = lambda *_, **__: print(sys.modules["torch"].get_num_threads())
     return module
 builtins.__import__ = hook
-assert main(["serve", "--threads", "3"]) == 0
+assert main(["serve", "--threads", "1"]) == 0
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "3\n"
+    environment = PLAIN | {"OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "1\n"
 
 
 def test_progress_without_a_terminal(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ class SolutionScore:
 
     def __repr__(self) -> str:
         """Show the result in one short line."""
-        parts = [f"{len(self.steps)} steps"]
+        parts = ["1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"]
         parts += [f"{name} {value:.3f}" for name in ("min", "mean") if (value := self.aggregate(name)) is not None]
         parts += [f"{name} {_shorten(text)!r}" for name in ("answer", "reason") if (text := getattr(self, name))]
         return f"<surefoot.SolutionScore {self.status}: {', '.join(parts)}, model {self.model!r}>"

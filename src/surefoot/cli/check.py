@@ -8,7 +8,8 @@ import typer
 
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import Command, with_groups
-from surefoot.cli.options import OWN_MODEL_HELP, ModelOptions, Name, Verbose, complete_model, examples, is_server
+from surefoot.cli.options import OWN_MODEL_HELP, ModelOptions, Name, Verbose, complete_model, examples
+from surefoot.core.addresses import is_server
 from surefoot.errors import OptionError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surefoot.cli.options import MODEL, Json, ModelOptions, Name, OptionalModel, Quiet, Verbose, is_server
+from surefoot.cli.options import MODEL, Json, ModelOptions, Name, OptionalModel, Quiet, Verbose
+from surefoot.core.addresses import is_server
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from surefoot.core.addresses import is_server
 from surefoot.errors import OptionError
 
 if TYPE_CHECKING:
@@ -273,11 +274,6 @@ def read_key(where: str) -> str:
     from surefoot.client.api_key import read_key
 
     return read_key(where)
-
-
-def is_server(model: str) -> bool:
-    """Whether `model` is the address of a service or of a vLLM server."""
-    return model.startswith(("http://", "https://", "vllm+http://", "vllm+https://"))
 
 
 def _name_and_value(text: str) -> tuple[str, Any]:

@@ -19,9 +19,9 @@ from surefoot.cli.options import (
     LoadingOptions,
     Threads,
     examples,
-    is_server,
     read_key,
 )
+from surefoot.core.addresses import is_vllm
 from surefoot.errors import MissingDependencyError, OptionError
 from surefoot.scoring.load_options import DEFAULT_MODEL
 
@@ -132,7 +132,7 @@ def serve(
     machine only, unless --host says otherwise."""
     models = model or [DEFAULT_MODEL]
     if threads is not None:
-        if any("vllm+http" in each for each in models):
+        if any(is_vllm(_named(each)[1]) for each in models):
             raise OptionError("--threads is for models in this process, not for one on a vLLM server.")
         os.environ["OMP_NUM_THREADS"] = str(threads)  # read by torch, which the next line imports
     try:
@@ -157,15 +157,17 @@ def _source(given: str, arguments: dict[str, Any]) -> ModelSource:
     """Reads MODEL or NAME=MODEL. A model on a vLLM server is called like its tokenizer unless it has a name."""
     from surefoot.serve.settings import ModelSource
 
-    name, equals, source = given.partition("=")
-    if not equals or Path(given).is_dir() or "/" in name:
-        name, source = "", given
-    if source.startswith(("http://", "https://")):
-        raise OptionError(f"{source} is a service already. Serve a folder, a hub id or a vllm+http:// address.")
-    if not is_server(source):
+    name, source = _named(given)
+    if not is_vllm(source):
         return ModelSource(source, name or None, {k: v for k, v in arguments.items() if k not in SERVER_OPTIONS})
     if not name:
         if "tokenizer" not in arguments:
             raise OptionError(f"Name the model that {source} serves: --model NAME={source}.")
         name = ModelSource(arguments["tokenizer"]).served_name
     return ModelSource(source, name, arguments)
+
+
+def _named(given: str) -> tuple[str, str]:
+    """Splits NAME=MODEL. Without a name, the name is empty."""
+    name, equals, source = given.partition("=")
+    return ("", given) if not equals or Path(given).is_dir() or "/" in name else (name, source)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from surefoot.core.addresses import VLLM_PREFIX, is_service, is_vllm
 from surefoot.core.calibration import Calibration
 from surefoot.core.options import Quantization
 from surefoot.core.protocols import StepScorer
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
     from surefoot.families import Family
     from surefoot.scoring.score_cache import ScoreCache
-
-VLLM_SCHEMES = ("vllm+http://", "vllm+https://")
-SERVICE_SCHEMES = ("http://", "https://")
 
 
 def load(
@@ -85,12 +83,12 @@ def load(
     )
     server: dict[str, Any] = {"served_name": served_name, "api_key": api_key, "timeout": timeout, "patience": patience}
     server = {name: value for name, value in server.items() if value is not None}
-    if isinstance(model, str) and model.startswith(VLLM_SCHEMES):
+    if isinstance(model, str) and is_vllm(model):
         from surefoot.scoring.remote import load_vllm
 
         _reject(model, options.changed("max_tokens", "calibration", "cache", "name", "revision", "family"))
-        return load_vllm(model.removeprefix("vllm+").rstrip("/"), options, tokenizer=tokenizer, **server)
-    if isinstance(model, str) and model.startswith(SERVICE_SCHEMES):
+        return load_vllm(model.removeprefix(VLLM_PREFIX).rstrip("/"), options, tokenizer=tokenizer, **server)
+    if isinstance(model, str) and is_service(model):
         from surefoot.client import Client
 
         _reject(model, [*options.changed(), *(["tokenizer"] if tokenizer is not None else [])])

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from surefoot.core.addresses import is_service
 from surefoot.errors import OptionError
 from surefoot.serve.app import create_app
 from surefoot.serve.log import set_up_logging
@@ -105,11 +106,12 @@ def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
 
     scorers = []
     for source in sources:
-        scorer = load(source.model, name=source.served_name, **source.options)
-        if not isinstance(scorer, Scorer):
+        if is_service(source.model):
             raise OptionError(
-                f"{source.model} is already a service. Serve a folder, a hub id or a vllm+http:// address."
+                f"{source.model} is a service already. Serve a folder, a hub id or a vllm+http:// address."
             )
+        scorer = load(source.model, name=source.served_name, **source.options)
+        assert isinstance(scorer, Scorer)
         scorers.append(scorer)
     return scorers
 

@@ -27,6 +27,7 @@ from surefoot.client.transport import AsyncTransport, TooLargeError, Transport
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import Item
 from surefoot.core.result import Scale, SolutionScore
+from surefoot.data.items import read_candidates, read_question
 from surefoot.display.progress import Progress
 from surefoot.errors import InputError, OptionError
 
@@ -215,17 +216,13 @@ class ClientSession:
     """A search over one question on a service. Tokens are shared among the candidates of one call."""
 
     def __init__(self, client: Client, question: str, options: ReadOptions) -> None:
-        if not isinstance(question, str):
-            raise InputError(f"The question is {type(question).__name__}, not a string.")
-        self.question = question
+        self.question = read_question(question)
         self._client = client
         self._options = options
 
     def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
         """Scores candidates, finished or not, each as text or as a list of steps."""
-        if isinstance(prefixes, str):
-            raise InputError("session.score() takes a list of candidates. For one candidate pass a list of one.")
-        return self._client.score_many([(self.question, prefix) for prefix in prefixes], self._options)
+        return self._client.score_many(read_candidates(self.question, prefixes), self._options)
 
 
 class AsyncClient(_Settings):

@@ -20,6 +20,20 @@ def read_item(item: Any, number: int) -> tuple[str, str | Sequence[str]]:
         raise InputError(f"Item {number}: {error}") from error
 
 
+def read_question(question: Any) -> str:
+    """Returns a question, which has to be a string."""
+    if not isinstance(question, str):
+        raise InputError(f"The question is {type(question).__name__}, not a string.")
+    return question
+
+
+def read_candidates(question: str, prefixes: Any) -> list[tuple[str, Any]]:
+    """Returns one item per candidate solution of a search. Scoring checks the candidates themselves."""
+    if isinstance(prefixes, str):
+        raise InputError("session.score() takes a list of candidates. For one candidate pass a list of one.")
+    return [(question, prefix) for prefix in prefixes]
+
+
 def read_record(record: Any) -> tuple[str, str | Sequence[str]]:
     """Returns the item in a JSON object that has `question` and either `solution` (text) or `steps` (a list)."""
     if not isinstance(record, Mapping) or "question" not in record:
@@ -38,9 +52,7 @@ def read_record(record: Any) -> tuple[str, str | Sequence[str]]:
 def _read(item: Any) -> tuple[str, str | Sequence[str]]:
     if not isinstance(item, tuple | list) or len(item) != 2:
         raise InputError(f"Expected a pair of question and solution, got {type(item).__name__}.")
-    question, given = item
-    if not isinstance(question, str):
-        raise InputError(f"The question is {type(question).__name__}, not a string.")
+    question, given = read_question(item[0]), item[1]
     solution = read_solution(given)
     _require_unicode("question", question)
     _require_unicode("solution", solution if isinstance(solution, str) else "".join(solution))

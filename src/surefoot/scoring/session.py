@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from surefoot.core.options import ReadOptions
 from surefoot.core.prompt import Prompt
 from surefoot.core.result import SolutionScore
+from surefoot.data.items import read_candidates, read_question
 from surefoot.engine.kv_cache import TreeCache
-from surefoot.errors import InputError
 from surefoot.scoring.engines import join_columns
 from surefoot.scoring.pipeline import Pipeline, Row
 
@@ -20,9 +20,7 @@ class Session:
     """A search over one question. Created by `Scorer.session`."""
 
     def __init__(self, pipeline: Pipeline, question: str, caches: Sequence[TreeCache], options: ReadOptions) -> None:
-        if not isinstance(question, str):
-            raise InputError(f"The question is {type(question).__name__}, not a string.")
-        self.question = question
+        self.question = read_question(question)
         self.caches = tuple(caches)
         """One KV cache per model."""
         self._pipeline = pipeline
@@ -35,9 +33,7 @@ class Session:
 
     def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
         """Scores candidates, finished or not, each as text or as a list of steps."""
-        if isinstance(prefixes, str):
-            raise InputError("session.score() takes a list of candidates. For one candidate pass a list of one.")
-        return self._pipeline.run(self._compute, [(self.question, prefix) for prefix in prefixes], self._options)
+        return self._pipeline.run(self._compute, read_candidates(self.question, prefixes), self._options)
 
     def _compute(self, prompts: Sequence[Prompt]) -> Sequence[Row]:
         return join_columns([cache.scores(prompts) for cache in self.caches])

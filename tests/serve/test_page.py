@@ -69,6 +69,13 @@ def score(page: Page, question: str, *solutions: str) -> None:
     page.wait_for_selector(f"article:nth-of-type({len(solutions)})")
 
 
+def assert_side_by_side(page: Page) -> None:
+    """Both solutions start at the same height. One call reads both: the layout may change between two calls."""
+    tops = page.locator("article").evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")
+    assert len(tops) == 2
+    assert tops[0] == tops[1]
+
+
 def until(page: Page, expression: str, argument: str = "") -> None:
     """Playwright's own wait evaluates text in the page, which its content security policy forbids."""
     for _ in range(250):
@@ -143,10 +150,7 @@ def test_every_scale_has_its_own_threshold_and_curve(
 def test_two_solutions_are_compared(page: Page, scorer: surefoot.Scorer) -> None:
     other = "Step 1: 2 + 3 = 5.\nStep 2: 5 * 4 = 20.\nFinal Answer: 20"
     score(page, QUESTION, SOLUTION, other)
-    boxes = [page.locator("article").nth(number).bounding_box() for number in range(2)]
-    assert boxes[0] is not None
-    assert boxes[1] is not None
-    assert boxes[0]["y"] == boxes[1]["y"]
+    assert_side_by_side(page)
     means = [scorer.score(QUESTION, text).mean for text in (SOLUTION, other)]
     rows = page.locator("#overview tbody tr").all()
     assert [float(row.locator("td").first.inner_text()) for row in rows] == pytest.approx(means, abs=6e-4)
@@ -173,14 +177,15 @@ def test_the_labels_of_close_curves_do_not_overlap(page: Page) -> None:
     score(page, QUESTION, *[SOLUTION] * 4)
     for value in ("0.5", "0"):
         page.locator("#threshold").fill(value)
-        boxes = [letter.bounding_box() for letter in page.locator("svg.curve .end").all()]
-        plot = page.locator("svg.curve").bounding_box()
-        assert plot is not None
-        tops = sorted(box["y"] for box in boxes if box)
+        top, bottom, *letters = page.locator("svg.curve").evaluate(
+            """plot => [plot.getBoundingClientRect().top, plot.getBoundingClientRect().bottom,
+                        ...[...plot.querySelectorAll('.end')].map((end) => end.getBoundingClientRect().top)]"""
+        )
+        tops = sorted(letters)
         assert len(tops) == 4
         assert all(below - above >= 12 for above, below in pairwise(tops))
-        assert tops[0] >= plot["y"]
-        assert tops[-1] + 15 <= plot["y"] + plot["height"]
+        assert tops[0] >= top
+        assert tops[-1] + 15 <= bottom
     assert page.locator("tbody th .sample").count() == 4
 
 
@@ -188,10 +193,7 @@ def test_the_comparison_fits_the_screen(page: Page) -> None:
     score(page, QUESTION, SOLUTION, f"{SOLUTION} or {'more ' * 20}")
     for width in (1024, 1100, 1280):
         page.set_viewport_size({"width": width, "height": 800})
-        boxes = [page.locator("article").nth(number).bounding_box() for number in range(2)]
-        assert boxes[0] is not None
-        assert boxes[1] is not None
-        assert boxes[0]["y"] == boxes[1]["y"]
+        assert_side_by_side(page)
     assert page.locator(".scroll").evaluate("box => box.scrollWidth - box.clientWidth") == 0
     assert "more more" in (page.locator("td.answer").last.get_attribute("title") or "")
 

@@ -2,24 +2,33 @@
 
 from surefoot.families.base import Family, StepValue, with_options
 from surefoot.families.builder import PromptBuilder
-from surefoot.families.catalog import CatalogEntry, Size
+from surefoot.families.catalog import CatalogEntry
 from surefoot.families.goldens import Golden, find_goldens
+from surefoot.families.makers import MakersCode
 from surefoot.families.registry import FAMILIES, all_families, all_models, find_family, find_models
+from surefoot.families.sizes import Size
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_check import adopt_settings, check_settings
+from surefoot.families.tokenizer_settings import TokenizerSettings, read_tokenizer_settings
 
 __all__ = [
     "FAMILIES",
     "CatalogEntry",
     "Family",
     "Golden",
+    "MakersCode",
     "PromptBuilder",
     "PromptTokenizer",
     "Size",
     "StepValue",
+    "TokenizerSettings",
+    "adopt_settings",
     "all_families",
     "all_models",
+    "check_settings",
     "find_family",
     "find_goldens",
     "find_models",
+    "read_tokenizer_settings",
     "with_options",
 ]

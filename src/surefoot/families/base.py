@@ -19,6 +19,7 @@ from surefoot.core.result import Scale
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.families.catalog import CatalogEntry
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import Message, TokenizerSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,6 +80,14 @@ class Family(ABC):
     def text_markers(self) -> tuple[str, ...]:
         """Ordinary text that this family uses to mark steps. A step that contains it gets a warning."""
         return ()
+
+    def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
+        """The options that the makers' code takes from the checkpoint's tokenizer files, if they set them."""
+        return {}
+
+    def chat_messages(self, question: str, steps: Sequence[str]) -> list[Message] | None:
+        """The conversation that the makers' code passes to the checkpoint's chat template; None if it uses none."""
+        return None
 
     @abstractmethod
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

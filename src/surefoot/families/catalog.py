@@ -10,44 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from surefoot.families.makers import MakersCode
+from surefoot.families.sizes import (
+    CODELLAMA_34B,
+    LLAMA_3B,
+    LLAMA_8B,
+    LLEMMA_7B,
+    MISTRAL_7B,
+    QWEN_05B,
+    QWEN_7B,
+    QWEN_15B,
+    QWEN_72B,
+    SMOLLM_16,
+    Size,
+)
+
 UNKNOWN = "unknown"
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes per nf4 weight: half a byte, plus its share of a doubly quantized scale for 64 weights."""
-
-
-@dataclass(frozen=True)
-class Size:
-    """The dimensions of a decoder that determine its memory."""
-
-    hidden: int
-    inner: int
-    layers: int
-    keys: int
-    """The width of the keys, and of the values."""
-    vocabulary: int
-
-    @property
-    def linear(self) -> int:
-        """The number of weights in the linear layers."""
-        attention = 2 * self.hidden * self.hidden + 2 * self.hidden * self.keys
-        return self.layers * (attention + 3 * self.hidden * self.inner)
-
-    @property
-    def embeddings(self) -> int:
-        """The number of embedding weights. The output layer has as many, but few families load it."""
-        return self.vocabulary * self.hidden
-
-
-QWEN_05B = Size(896, 4864, 24, 128, 151936)
-QWEN_15B = Size(1536, 8960, 28, 256, 151936)
-QWEN_7B = Size(3584, 18944, 28, 512, 152064)
-QWEN_72B = Size(8192, 29568, 80, 1024, 152064)
-MISTRAL_7B = Size(4096, 14336, 32, 1024, 32000)
-LLAMA_8B = Size(4096, 14336, 32, 1024, 128256)
-LLAMA_3B = Size(3072, 8192, 28, 1024, 128256)
-LLEMMA_7B = Size(4096, 11008, 32, 4096, 32016)
-SMOLLM_16 = Size(576, 1536, 16, 192, 18_445)
-CODELLAMA_34B = Size(8192, 22016, 48, 1024, 32000)
 
 
 @dataclass(frozen=True)
@@ -67,6 +47,8 @@ class CatalogEntry:
     """Family options that this model needs."""
     two_models: bool = False
     """The family compares two models of this size and loads their output layers."""
+    makers: MakersCode | None = None
+    """What the makers' own code does, if Surefoot was compared with it."""
 
     @property
     def parameters(self) -> int:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Sequence
 
 from surefoot.core.prompt import Prompt
-from surefoot.errors import OptionError
+from surefoot.errors import CheckpointError, OptionError
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import TokenizerSettings
 
 STEP_LABEL = re.compile(r"[\s*]*Step\s+\d+\s*[:.]", re.IGNORECASE)
 CHAT_FORMATS = ("llama3", "chatml")
@@ -93,6 +94,27 @@ def chatml_with_markers(
         builder.token("<|im_end|>")
         builder.text("\n")
     return builder.build()
+
+
+SYSTEM_TURNS = {
+    "llama3": re.compile(r"<\|start_header_id\|>system<\|end_header_id\|>\n\n(.*?)<\|eot_id\|>", re.DOTALL),
+    "chatml": re.compile(r"<\|im_start\|>system\n(.*?)<\|im_end\|>\n", re.DOTALL),
+}
+
+
+def template_system(settings: TokenizerSettings, chat: str, option: str) -> dict[str, str | None]:
+    """The option that holds what the checkpoint's chat template puts in the system turn by itself.
+
+    Empty if there is no template, or if it fails: the comparison at load reports that.
+    """
+    if settings.chat_template is None:
+        return {}
+    try:
+        text = settings.render_chat([{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}])
+    except CheckpointError:
+        return {}
+    turn = SYSTEM_TURNS[chat].search(text)
+    return {option: turn[1] if turn else None}
 
 
 def numbered(number: int, step: str) -> str:

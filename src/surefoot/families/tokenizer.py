@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,12 @@ class PromptTokenizer:
 
         This is `tokenizer.json`, or the older files that transformers can convert.
         """
-        folder = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
+        folder = tokenizer_folder(*folders)
         try:
-            if folder is not None:
+            if (folder / "tokenizer.json").is_file():
                 return parse_tokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
             from transformers import AutoTokenizer
 
-            folder = folders[-1]
             return parse_tokenizer(
                 AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer.to_str()
             )
@@ -109,9 +109,23 @@ class PromptTokenizer:
             id for at, piece in enumerate(pieces) for id in ([self.special_tokens[piece]] if at % 2 else next(plain))
         ]
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, with special tokens by name, for messages to people."""
+        names = {id: name for name, id in self.special_tokens.items()}
+        pieces = (
+            "".join(names[id] for id in group) if special else self._text.decode(list(group), skip_special_tokens=False)
+            for special, group in groupby(ids, key=names.__contains__)
+        )
+        return "".join(pieces)
+
     def special_tokens_in(self, text: str) -> list[str]:
         """The special tokens that the text spells; `encode` treats them as plain text."""
         return [name for name in self.special_tokens if name in text]
+
+
+def tokenizer_folder(*folders: Path) -> Path:
+    """The first of these folders that has a tokenizer.json, else the last one, which may have older files."""
+    return next((folder for folder in folders if (folder / "tokenizer.json").is_file()), folders[-1])
 
 
 @lru_cache(maxsize=4)

@@ -7,7 +7,7 @@ family says and never searched for in the ids.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from surefoot.core.prompt import Prompt
@@ -23,7 +23,8 @@ class _Part:
     starts_text: bool = False
     logprobs: bool = False
     question: str | None = None
-    read: bool = False
+    read: int | None = None
+    """How many tokens before the last one to read."""
 
 
 class PromptBuilder:
@@ -66,9 +67,9 @@ class PromptBuilder:
         """Mark the end of the prefix that all solutions of the question share."""
         self._parts.append(_Part(question=""))
 
-    def read(self) -> None:
-        """Read the score of a step at the last token so far."""
-        self._parts[-1].read = True
+    def read(self, *, tokens_back: int = 0) -> None:
+        """Read the score of a step at the last token so far, or a number of tokens before it."""
+        self._parts[-1].read = tokens_back
 
     def end_step(self) -> None:
         """Assign the log-probabilities read since the previous step to one step."""
@@ -93,8 +94,8 @@ class PromptBuilder:
                 reads += range(len(ids) - 1, len(ids) + len(piece) - 1)
                 targets += piece
             ids += piece
-            if part.read:
-                reads.append(len(ids) - 1)
+            if part.read is not None:
+                reads.append(len(ids) - 1 - part.read)
             ends += [len(reads)] * steps_ending[number]
         return Prompt(tuple(ids), tuple(reads), len(ids) if prefix is None else prefix, tuple(targets), tuple(ends))
 
@@ -116,3 +117,14 @@ def _common_prefix(one: list[int], other: list[int]) -> int:
             break
         count += 1
     return count
+
+
+def prompt_per_step(
+    render: Callable[[Sequence[str]], Prompt], steps: Sequence[str], limit: int | None = None
+) -> tuple[Prompt, ...]:
+    """Render one prompt per step, with the steps up to it. The first one beyond the limit stands for the rest."""
+    found: list[Prompt] = []
+    for count in range(min(1, len(steps)), len(steps) + 1):
+        too_long = limit is not None and found and len(found[-1].ids) > limit
+        found.append(found[-1] if too_long else render(steps[:count]))
+    return tuple(found)

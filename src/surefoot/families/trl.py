@@ -3,6 +3,10 @@
 The prompt is the ids of the question, then for each step its ids and those of the separator, each piece tokenized on
 its own, as the trainer does. A linear layer classifies the last token of each separator as wrong or right. PURE's score
 is the difference of the two probabilities.
+
+TRL's documentation and the evaluation behind the published numbers of the HuggingFaceH4 models tokenize the joined text
+instead, with a separator after the question, once per step (`joint`). A full stop and a line break then become one
+token, which did not occur in training.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
 from surefoot.errors import OptionError
 from surefoot.families.base import Family
-from surefoot.families.builder import PromptBuilder
+from surefoot.families.builder import PromptBuilder, prompt_per_step
 from surefoot.families.heads import linear, linear_shapes
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import TokenizerSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,10 +42,16 @@ class TokenClassifier(Family):
     """Score with the difference of the two probabilities, from -1 to 1, instead of the probability of "right"."""
     opening: str | None = None
     """The special token at the start of the text (BOS), if the vocabulary has one."""
+    joint: bool = False
+    """Tokenize the question and the steps as one text, as TRL's documentation does for inference."""
 
     def __post_init__(self) -> None:
         if not self.separator:
             raise OptionError("The separator is empty, so there is nothing to read at. Pass the one used in training.")
+
+    def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
+        """The BOS token: the trainer adds it itself; for joint text, the tokenizer may."""
+        return settings.added_opening if self.joint else settings.opening
 
     @property
     def scale(self) -> Scale:
@@ -59,9 +70,18 @@ class TokenClassifier(Family):
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """No chat format, no system message, nothing between the question and the first step."""
+        """No chat format, no system message, nothing between the question and the first step.
+
+        For joint text, this is the prompt of the last step.
+        """
         self.reject_system(system)
         builder = PromptBuilder(tokenizer, bos=self.opening)
+        if self.joint:
+            text = self.separator.join((question, *steps)) + self.separator
+            builder.text(text, starts_text=True, question=question)
+            if steps:
+                builder.read()
+            return builder.build()
         builder.text(question, starts_text=True)
         builder.end_question()
         for step in steps:
@@ -69,6 +89,19 @@ class TokenClassifier(Family):
             builder.text(self.separator, starts_text=True)
             builder.read()
         return builder.build()
+
+    def prompts(
+        self,
+        tokenizer: PromptTokenizer,
+        question: str,
+        steps: Sequence[str],
+        system: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[Prompt, ...]:
+        """One prompt, or for joint text one per step."""
+        if not self.joint:
+            return (self.render(tokenizer, question, steps, system),)
+        return prompt_per_step(lambda some: self.render(tokenizer, question, some, system), steps, limit)
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The probability of the second class, "right", or its difference to that of the first."""

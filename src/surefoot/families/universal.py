@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family
-from surefoot.families.builder import PromptBuilder
+from surefoot.families.builder import PromptBuilder, prompt_per_step
 from surefoot.families.chat import chatml_turn, open_assistant_turn
 from surefoot.families.heads import mlp, mlp_shapes
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import Message
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +38,13 @@ class Universal(Family):
     end: str = "<|im_end|>"
     """The special token that ends the text, where it is read."""
 
+    def chat_messages(self, question: str, steps: Sequence[str]) -> list[Message]:
+        """System, user and assistant turn; the latter with all steps."""
+        turns = [("user", self._with_reference(question)), ("assistant", "\n\n".join(steps) + "\n\n")]
+        if self.default_system is not None:
+            turns.insert(0, ("system", self.default_system))
+        return [{"role": role, "content": content} for role, content in turns]
+
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """Linear, ReLU, Linear to one value."""
         return mlp_shapes(config, 1)
@@ -46,12 +54,10 @@ class Universal(Family):
     ) -> Prompt:
         """The prompt of the last step: all steps, read once at the end."""
         system = self.default_system if system is None else system
-        if REFERENCE not in question:
-            question += REFERENCE + NO_REFERENCE
         builder = PromptBuilder(tokenizer)
         if system is not None:
             chatml_turn(builder, "system", system)
-        chatml_turn(builder, "user", question)
+        chatml_turn(builder, "user", self._with_reference(question))
         open_assistant_turn(builder, "chatml")
         builder.end_question()
         if steps:
@@ -59,6 +65,9 @@ class Universal(Family):
             builder.token(self.end)
             builder.read()
         return builder.build()
+
+    def _with_reference(self, question: str) -> str:
+        return question if REFERENCE in question else question + REFERENCE + NO_REFERENCE
 
     def prompts(
         self,
@@ -68,12 +77,8 @@ class Universal(Family):
         system: str | None = None,
         limit: int | None = None,
     ) -> tuple[Prompt, ...]:
-        """One prompt per step, with the steps up to it. The first one beyond the limit stands for all that follow."""
-        found: list[Prompt] = []
-        for count in range(min(1, len(steps)), len(steps) + 1):
-            too_long = limit is not None and found and len(found[-1].ids) > limit
-            found.append(found[-1] if too_long else self.render(tokenizer, question, steps[:count], system))
-        return tuple(found)
+        """One prompt per step, with the steps up to it."""
+        return prompt_per_step(lambda some: self.render(tokenizer, question, some, system), steps, limit)
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The sigmoid of the value."""

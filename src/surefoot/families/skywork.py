@@ -1,8 +1,8 @@
 """Skywork-o1-Open-PRM-Qwen-2.5-1.5B and -7B.
 
 The prompt is the problem and the solution line by line; every line is tokenized on its own and ends with a line break.
-A value is read at the line break that ends a step, and its sigmoid is the score. Blank lines are omitted: they are not
-steps, and where the authors' code keeps them, it gives each of them a score.
+A value is read at the line break that ends a step, and its sigmoid is the score. The makers' code gives every line a
+score, blank ones included; here a step has the score of its last line.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.heads import linear, linear_shapes
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import TokenizerSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +31,12 @@ class Skywork(Family):
     architectures = ("Qwen2ForPrmModel",)
     unused_tensors = ("lm_head.",)
 
-    opening: str | None = "<|endoftext|>"
-    """The special token at the start of the text (BOS)."""
+    opening: str | None = "<|im_start|>"
+    """The special token at the start of the text: the BOS token in the tokenizer's files, not that in config.json."""
+
+    def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
+        """The BOS token."""
+        return settings.opening
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """One linear layer to one value."""
@@ -47,10 +52,9 @@ class Skywork(Family):
         builder.text(f"{question}\n", starts_text=True)
         builder.end_question()
         for step in steps:
-            for line in step.replace("\r\n", "\n").split("\n"):
-                if line.strip():
-                    builder.text(line)
-                    builder.token(newline)
+            for line in step.split("\n"):
+                builder.text(line)
+                builder.token(newline)
             builder.read()
         return builder.build()
 

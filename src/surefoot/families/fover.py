@@ -28,6 +28,7 @@ class FoVer(TurnFamily):
     """One turn per step, with a task description."""
 
     name = "fover"
+    strips_steps = False
 
     good: str = "correct"
     bad: str = "incorrect"

@@ -1,7 +1,7 @@
 """openr's Math-psa: LoRA weights on Qwen2.5-Math-7B-Instruct.
 
-The prompt is `question Step 1: ...`, the tag (a space and five line breaks), a space, `Step 2: ...`, and so on. The
-words ` +` and ` -` are compared at each tag.
+The prompt is the question, a space, and the steps, each followed by the tag (a space and five line breaks) and a space.
+The words ` +` and ` -` are compared at each tag. Labels such as `Step 1:` stay if a step has one; none are added.
 """
 
 from __future__ import annotations
@@ -21,3 +21,5 @@ class MathPSA(TaggedFamily):
     bad: str = " -"
     tag: str = " \n\n\n\n\n"
     before: str = " "
+    number_steps: bool = False
+    strip: bool = True

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import numbered
 from surefoot.families.label_words import LabelWordFamily
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import TokenizerSettings
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ class TaggedFamily(LabelWordFamily):
     """The special token at the start of the text (BOS), if there is one."""
     number_steps: bool = True
     """Prefix steps with `Step 1: ` unless they have such a label already."""
+    strip: bool = False
+    """Remove white space around the question and the steps."""
+
+    def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
+        """The BOS token, if the tokenizer puts it in front of a text."""
+        return settings.added_opening
 
     @property
     def text_markers(self) -> tuple[str, ...]:
@@ -46,6 +53,8 @@ class TaggedFamily(LabelWordFamily):
         """No chat format and no system message."""
         self.reject_system(system)
         tag = tokenizer.single_token(self.tag)
+        if self.strip:
+            question, steps = question.strip(), [step.strip() for step in steps]
         texts = [numbered(at, step) if self.number_steps else step for at, step in enumerate(steps, start=1)]
         first, *rest = texts or [""]
         builder = PromptBuilder(tokenizer, bos=self.opening)

@@ -21,3 +21,4 @@ class Versa(TaggedFamily):
     between: str = " \n\n"
     opening: str | None = "<|begin_of_text|>"
     number_steps: bool = False
+    strip: bool = True

@@ -1,7 +1,9 @@
 """ActPRM and ActPRM-X: an ensemble of 32 small heads.
 
-The prompt is a ChatML conversation with the marker after every step, as for Qwen, with a different system message. At
-each marker, each of the 32 MLPs gives a probability. The score is their mean, the spread their standard deviation.
+The prompt is that of Qwen, with a marker of its own. At each marker, each of the 32 MLPs gives a probability. The score
+is their mean, the spread their standard deviation. The makers' example, whose scores are published, has Qwen's system
+message, which is also the default of the chat template used in training. Their ProcessBench script, the source of the
+published F1, has another one, `PROCESSBENCH_SYSTEM`, and strips the steps.
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family, StepValue, config_int
-from surefoot.families.chat import chatml_with_markers
-from surefoot.families.qwen import MARKER
+from surefoot.families.chat import chatml_with_markers, marked_messages
+from surefoot.families.qwen import MARKER, SYSTEM
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import Message
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SYSTEM = (
+PROCESSBENCH_SYSTEM = (
     "You are a helpful and harmless assistant. You should think step-by-step and put your final answer within "
     "\\boxed{}."
 )
@@ -38,6 +41,12 @@ class ActPRM(Family):
 
     default_system: str | None = SYSTEM
     marker: str = MARKER
+    strip: bool = False
+    """Remove white space around the steps, as the makers' ProcessBench script does."""
+
+    def chat_messages(self, question: str, steps: Sequence[str]) -> list[Message]:
+        """System, user and assistant turn."""
+        return marked_messages(self.default_system, question, steps, self.marker)
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """Three layers per head."""
@@ -49,10 +58,10 @@ class ActPRM(Family):
     def render(
         self, tokenizer: PromptTokenizer, question: str, steps: Sequence[str], system: str | None = None
     ) -> Prompt:
-        """The assistant's turn stays open, and steps are stripped of surrounding white space."""
+        """The prompt of Qwen's PRMs."""
         system = self.default_system if system is None else system
-        stripped = [step.strip() for step in steps]
-        return chatml_with_markers(tokenizer, system, question, stripped, self.marker, close_turn=False)
+        texts = [step.strip() for step in steps] if self.strip else steps
+        return chatml_with_markers(tokenizer, system, question, texts, self.marker)
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """Mean and standard deviation over the heads."""

@@ -16,6 +16,7 @@ from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import numbered
 from surefoot.families.heads import linear, linear_shapes
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import TokenizerSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,6 +44,10 @@ class Babelscape(Family):
     def text_markers(self) -> tuple[str, ...]:
         """The tag."""
         return (self.tag,)
+
+    def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
+        """The BOS token, if the tokenizer puts it in front of a text."""
+        return settings.added_opening
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """One linear layer to one value."""

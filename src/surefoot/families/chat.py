@@ -13,7 +13,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import TokenizerSettings
+from surefoot.families.tokenizer_settings import Message, TokenizerSettings
 
 STEP_LABEL = re.compile(r"[\s*]*Step\s+\d+\s*[:.]", re.IGNORECASE)
 CHAT_FORMATS = ("llama3", "chatml")
@@ -68,13 +68,7 @@ def llama_header(builder: PromptBuilder, role: str) -> None:
 
 
 def chatml_with_markers(
-    tokenizer: PromptTokenizer,
-    system: str | None,
-    question: str,
-    steps: Sequence[str],
-    marker: str,
-    *,
-    close_turn: bool = True,
+    tokenizer: PromptTokenizer, system: str | None, question: str, steps: Sequence[str], marker: str
 ) -> Prompt:
     """Build a conversation whose last turn contains the steps, each followed by the marker, where it is read."""
     builder = PromptBuilder(tokenizer)
@@ -90,10 +84,17 @@ def chatml_with_markers(
         if number < len(steps):
             builder.token(marker)
             builder.read()
-    if close_turn:
-        builder.token("<|im_end|>")
-        builder.text("\n")
+    builder.token("<|im_end|>")
+    builder.text("\n")
     return builder.build()
+
+
+def marked_messages(system: str | None, question: str, steps: Sequence[str], marker: str) -> list[Message]:
+    """The messages of `chatml_with_markers`, for a chat template."""
+    turns = [("user", question), ("assistant", "".join(f"{step}{marker}" for step in steps))]
+    if system is not None:
+        turns.insert(0, ("system", system))
+    return [{"role": role, "content": content} for role, content in turns]
 
 
 SYSTEM_TURNS = {

@@ -18,6 +18,7 @@ from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.label_words import output_layer
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import TokenizerSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +36,10 @@ class Llemma(Family):
     """The special token at the start of the text (BOS)."""
     constant_head: bool = True
     """Reject an output layer whose rows differ, which is that of an ordinary language model."""
+
+    def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
+        """The BOS token, if the tokenizer puts it in front of a text."""
+        return settings.added_opening
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """The output layer, of which the mean row is kept."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from surefoot.core.prompt import Prompt
-from surefoot.families.chat import chatml_with_markers
+from surefoot.families.chat import chatml_with_markers, marked_messages, template_system
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.families.tokenizer_settings import Message, TokenizerSettings
 
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
 MARKER = "<extra_0>"
@@ -31,6 +33,17 @@ class Qwen(TwoClassFamily):
     default_system: str | None = SYSTEM
     """The system message unless another one is given; None for no system turn."""
     marker: str = MARKER
+    system_from_template: bool = False
+    """Take the system message from the checkpoint's chat template, for makers whose code passes none."""
+
+    def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
+        """The system message that the chat template writes by itself, if the makers rely on it."""
+        return template_system(settings, "chatml", "default_system") if self.system_from_template else {}
+
+    def chat_messages(self, question: str, steps: Sequence[str]) -> list[Message]:
+        """System, user and assistant turn."""
+        system = None if self.system_from_template else self.default_system
+        return marked_messages(system, question, steps, self.marker)
 
     def step_marker(self) -> str:
         """The special token after every step."""

@@ -48,7 +48,7 @@ def test_every_row_has_a_valid_family_and_options() -> None:
 @pytest.mark.parametrize(
     ("model", "architecture", "family", "options"),
     [
-        ("Gen-Verse/ReasonFlux-PRM-7B", "Anything", "qwen", {"default_system": None}),
+        ("Gen-Verse/ReasonFlux-PRM-7B", "Anything", "qwen", {"system_from_template": True}),
         ("axolotl-ai-co/Qwen2.5-Math-PRM-7B", "Qwen2ForTokenClassification", "trl", {"margin": False}),
         ("/models/Qwen2.5-Math-PRM-7B", "Qwen2ForTokenClassification", "trl", {}),
         ("/models/Qwen2.5-Math-PRM-7B/", "Qwen2ForProcessRewardModel", "qwen", {}),

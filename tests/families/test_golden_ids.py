@@ -15,6 +15,7 @@ from helpers import vocabulary
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.families import FAMILIES, Family, PromptTokenizer, find_goldens, with_options
+from surefoot.families.actprm import PROCESSBENCH_SYSTEM
 from surefoot.families.fover import FIRST_TURN
 from surefoot.families.tokenizer import parse_tokenizer
 from surefoot.families.turns import LLAMA_SYSTEM
@@ -160,9 +161,9 @@ def test_trl_tokenizes_each_piece_separately(separator: str, ids: list[int]) -> 
 def test_skywork_reads_only_its_own_line_breaks() -> None:
     steps = ["First line.\nSecond line.", "\n\nThird.\n\n\nFourth.\n"]
     prompt = FAMILIES["skywork"].render(tokenizer("qwen"), "How many?", steps)
-    expected = [151643, *joint("qwen", "How many?\n")]
+    expected = [151644, *joint("qwen", "How many?\n")]
     reads = []
-    for lines in (["First line.", "Second line."], ["Third.", "Fourth."]):
+    for lines in (["First line.", "Second line."], ["", "", "Third.", "", "", "Fourth.", ""]):
         for line in lines:
             expected += [*joint("qwen", line), 198]
         reads.append(len(expected) - 1)
@@ -172,19 +173,17 @@ def test_skywork_reads_only_its_own_line_breaks() -> None:
 
 def test_actprm_has_its_own_marker() -> None:
     steps = [" 1 + 1 = 2. ", "So 2."]
+    start = "<|im_start|>system\n{}<|im_end|>\n<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n"
     prompt = FAMILIES["actprm"].render(tokenizer("actprm"), "How many?", steps)
-    system = "You are a helpful and harmless assistant. You should think step-by-step and put your final answer within "
-    text = (
-        f"<|im_start|>system\n{system}\\boxed{{}}.<|im_end|>\n<|im_start|>user\nHow many?<|im_end|>\n"
-        "<|im_start|>assistant\n1 + 1 = 2.<extra_0>So 2.<extra_0>"
+    text = start.format("Please reason step by step, and put your final answer within \\boxed{}.")
+    check(prompt, joint("actprm", f"{text} 1 + 1 = 2. <extra_0>So 2.<extra_0><|im_end|>\n"), 151665, 2)
+    evaluation = family("actprm", default_system=PROCESSBENCH_SYSTEM, strip=True)
+    text = start.format(
+        "You are a helpful and harmless assistant. You should think step-by-step and put your final answer within "
+        "\\boxed{}."
     )
-    check(prompt, joint("actprm", text), 151665, 2)
-
-
-def test_reasonflux_has_no_system_turn() -> None:
-    prompt = family("qwen", default_system=None).render(tokenizer("qwen"), "How many?", ["Two."])
-    text = "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\nTwo.<extra_0><|im_end|>\n"
-    check(prompt, joint("qwen", text), 151651, 1)
+    prompt = evaluation.render(tokenizer("actprm"), "How many?", steps)
+    check(prompt, joint("actprm", f"{text}1 + 1 = 2.<extra_0>So 2.<extra_0><|im_end|>\n"), 151665, 2)
 
 
 def test_universal_has_one_prompt_per_step() -> None:

@@ -16,7 +16,7 @@ from surefoot.families.qwen import Qwen
 
 QWEN = (
     r'{"family": "qwen", "options": {"default_system": "Please reason step by step, and put your final answer within '
-    r'\\boxed{}.", "marker": "<extra_0>"}}'
+    r'\\boxed{}.", "marker": "<extra_0>", "system_from_template": false}}'
 )
 CHOICES = {"sum": "increment", "chatml": "llama3", "llama3": "chatml"}
 """Another value for options that do not accept any text."""
@@ -30,19 +30,24 @@ CHOICES = {"sum": "increment", "chatml": "llama3", "llama3": "chatml"}
         (
             "qwen",
             {"default_system": None},
-            '{"family": "qwen", "options": {"default_system": null, "marker": "<extra_0>"}}',
+            '{"family": "qwen", "options": {"default_system": null, "marker": "<extra_0>", '
+            '"system_from_template": false}}',
         ),
-        ("trl", {}, r'{"family": "trl", "options": {"margin": false, "opening": null, "separator": "\n"}}'),
+        (
+            "trl",
+            {},
+            r'{"family": "trl", "options": {"joint": false, "margin": false, "opening": null, "separator": "\n"}}',
+        ),
         (
             "trl",
             {"margin": True, "separator": "\n\n"},
-            r'{"family": "trl", "options": {"margin": true, "opening": null, "separator": "\n\n"}}',
+            r'{"family": "trl", "options": {"joint": false, "margin": true, "opening": null, "separator": "\n\n"}}',
         ),
         (
             "er-prm",
             {},
             r'{"family": "er-prm", "options": {"bad": " -", "before": "", "between": " ", "good": " +", '
-            r'"number_steps": true, "opening": "<|begin_of_text|>", "tag": " \u043a\u0438"}}',
+            r'"number_steps": true, "opening": "<|begin_of_text|>", "strip": false, "tag": " \u043a\u0438"}}',
         ),
         (
             "implicit",
@@ -63,8 +68,8 @@ def variants(family: Family) -> Iterator[Family]:
         value = getattr(family, field.name)
         if isinstance(value, bool):
             others: list[Any] = [not value]
-        elif isinstance(value, float):
-            others = [value * 2]
+        elif isinstance(value, int | float):
+            others = [value * 2 + 1]
         else:
             others = [CHOICES.get(value, f"{value} other")]
             if "None" in str(field.type):

@@ -13,6 +13,7 @@ from surefoot.core.addresses import is_server
 from surefoot.errors import OptionError
 
 if TYPE_CHECKING:
+    from surefoot.families import TokenizerCheck
     from surefoot.scoring.check import Comparison
 
 app = typer.Typer(add_completion=False)
@@ -44,9 +45,20 @@ def check(
     report = check(scorer, name)
     tensors = "weights on a vLLM server, not checked" if is_server(model) else "every expected tensor is there"
     print(f"{scorer.name}: {tensors}; family {scorer.family.name}, {scorer.max_tokens} tokens.")
+    _print_tokenizer(scorer.pipeline.tokenizer_check)
     for comparison in report.comparisons:
         _print_comparison(comparison)
     return DONE if report.passed else INCOMPLETE
+
+
+def _print_tokenizer(checked: TokenizerCheck) -> None:
+    """Reports what the checkpoint's tokenizer files say. The mismatches themselves were logged at load."""
+    if not checked.files:
+        print("No tokenizer settings in the checkpoint; the prompt is the family's own.")
+        return
+    taken = ", ".join(f"{name}={value!r}" for name, value in checked.taken.items())
+    verdict = "DISAGREE with the family's prompt, see above" if checked.mismatches else "agree with the family's prompt"
+    print(f"{', '.join(checked.files)}: {verdict}.{f' Taken from them: {taken}.' if taken else ''}")
 
 
 def _print_comparison(comparison: Comparison) -> None:

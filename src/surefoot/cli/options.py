@@ -179,6 +179,14 @@ class LoadingOptions:
     compile: Annotated[
         bool, typer.Option("--compile", help="Compile the forward pass, for long jobs.", rich_help_panel=COMPUTE)
     ] = False
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Fail if the model's tokenizer files disagree with the prompt of its family.",
+            rich_help_panel=MODEL,
+        ),
+    ] = False
     max_tokens: Annotated[
         int | None,
         typer.Option(
@@ -202,6 +210,7 @@ class LoadingOptions:
             "device": None if self.device == "auto" else self.device,
             "attention": None if self.attention == "auto" else self.attention,
             "compile": True if self.compile else None,
+            "strict": True if self.strict else None,
             "max_tokens": self.max_tokens,
             "tokenizer": self.tokenizer,
             "served_name": self.served_name,

@@ -20,7 +20,7 @@ from surefoot.errors import CheckpointError, LoadError, OptionError
 if TYPE_CHECKING:
     from torch import Tensor
 
-DOWNLOAD = ("*.json", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt")
+DOWNLOAD = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt")
 PICKLED = ("pytorch_model*.bin", "adapter_model.bin")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 

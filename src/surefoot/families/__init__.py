@@ -8,7 +8,7 @@ from surefoot.families.makers import MakersCode
 from surefoot.families.registry import FAMILIES, all_families, all_models, find_family, find_models
 from surefoot.families.sizes import Size
 from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_check import adopt_settings, check_settings
+from surefoot.families.tokenizer_check import TokenizerCheck, adopt_settings, check_settings
 from surefoot.families.tokenizer_settings import TokenizerSettings, read_tokenizer_settings
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "PromptTokenizer",
     "Size",
     "StepValue",
+    "TokenizerCheck",
     "TokenizerSettings",
     "adopt_settings",
     "all_families",

@@ -67,7 +67,9 @@ QWEN_LICENCE = "Qwen licence"
 LITERAL = {"separator": "\\n\\n"}
 """Four characters, not two line breaks: most likely what the training script passed."""
 QWEN_VERSA = {"opening": None}
-NO_SYSTEM = {"default_system": None}
+QWEN_CHAT_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+"""What the chat template of Qwen2.5's chat models writes if there is no system message."""
+TEMPLATE_SYSTEM = {"default_system": QWEN_CHAT_SYSTEM, "system_from_template": True}
 
 CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("mini", "mini", SMOLLM_16, 768, "Apache-2.0"),
@@ -76,7 +78,7 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("Qwen/Qwen2.5-Math-7B-PRM800K", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
     CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Step", "qwen", QWEN_7B),
     CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Math-Span", "qwen", QWEN_7B),
-    CatalogEntry("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=NO_SYSTEM),
+    CatalogEntry("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=TEMPLATE_SYSTEM),
     CatalogEntry("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B),
     CatalogEntry("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B),
     CatalogEntry("plaguss/Qwen2.5-Math-7B-PRM-0.1", "trl", QWEN_7B),
@@ -96,14 +98,14 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("UW-Madison-Lee-Lab/VersaPRM-Small-Subset", "versa", LLAMA_8B, 750),
     CatalogEntry("UW-Madison-Lee-Lab/Llama-PRM800K", "versa", LLAMA_8B, 650),
     CatalogEntry("UW-Madison-Lee-Lab/Qwen-PRM800K", "versa", QWEN_7B, 650, options=QWEN_VERSA),
-    CatalogEntry("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "rlhflow", LLAMA_8B, 8192),
+    CatalogEntry("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "rlhflow", LLAMA_8B, 8192, options={"preamble": None}),
     CatalogEntry("RLHFlow/Llama3.1-8B-PRM-Deepseek-Data", "rlhflow", LLAMA_8B, 8192),
     CatalogEntry("ryokamoi/Llama-3.1-8B-FoVer-PRM", "fover", LLAMA_8B),
     CatalogEntry(
         "ryokamoi/Qwen-2.5-7B-FoVer-PRM",
         "fover",
         QWEN_7B,
-        options={"chat": "chatml", "preamble": "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+        options={"chat": "chatml", "preamble": QWEN_CHAT_SYSTEM},
     ),
     CatalogEntry("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B", "skywork", QWEN_15B, 4096, "Skywork Community License"),
     CatalogEntry("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "skywork", QWEN_7B, 4096, "Skywork Community License"),
@@ -114,7 +116,7 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("ScalableMath/llemma-7b-prm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
     CatalogEntry("ScalableMath/llemma-7b-prm-metamath-level-1to3-hf", "llemma", LLEMMA_7B),
     CatalogEntry("ScalableMath/llemma-7b-oprm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
-    CatalogEntry("GAIR/ReasonEval-7B", "reasoneval", MISTRAL_7B),
+    CatalogEntry("GAIR/ReasonEval-7B", "reasoneval", MISTRAL_7B, options={"tokens_back": 1}),
     CatalogEntry("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B),
     CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from surefoot.errors import CheckpointError
 from surefoot.families.base import Family, with_options
 from surefoot.families.tokenizer import PromptTokenizer
 from surefoot.families.tokenizer_settings import TokenizerSettings
+
+logger = logging.getLogger("surefoot")
 
 QUESTION = "What is 2 + 3, times 4?"
 STEPS = ("Step 1: 2 + 3 = 5.", "Step 2: 5 * 4 = 20.")
@@ -26,6 +29,16 @@ class TokenizerCheck:
     """The family's options that the files decided."""
     mismatches: tuple[str, ...] = ()
     """One message per disagreement, showing both sides."""
+
+    def report(self, model: str, *, strict: bool = False) -> None:
+        """Log every mismatch as a warning; with `strict`, raise `CheckpointError` instead."""
+        if self.mismatches and strict:
+            raise CheckpointError(
+                f"{model}: {' '.join(self.mismatches)} Its scores may not be those that its makers published. Change "
+                "family_options, use the tokenizer files from the model's own repository, or load without strict."
+            )
+        for mismatch in self.mismatches:
+            logger.warning("%s: %s", model, mismatch)
 
 
 def adopt_settings(family: Family, settings: TokenizerSettings, keep: Collection[str] = ()) -> Family:

@@ -34,6 +34,7 @@ class LoadOptions:
     family: str | Family | None = None
     family_options: Mapping[str, Any] | None = None
     base: str | Path | None = None
+    strict: bool = False
     max_tokens: int | None = None
     calibration: str | Path | Calibration | None = None
     cache: str | Path | ScoreCache | None = None

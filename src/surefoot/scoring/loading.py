@@ -33,6 +33,7 @@ def load(
     family: str | Family | None = None,
     family_options: Mapping[str, Any] | None = None,
     base: str | Path | None = None,
+    strict: bool = False,
     max_tokens: int | None = None,
     calibration: str | Path | Calibration | None = None,
     cache: str | Path | ScoreCache | None = None,
@@ -57,13 +58,15 @@ def load(
     chosen automatically. `compile` compiles the forward pass; "auto" does so for long jobs in half precision on the
     CPU. The family is found by the model's name or its config.json; otherwise pass `family`, a name or an object.
     `family_options` change how the family prompts and reads. `base` is the base model of LoRA weights, if not the
-    one that they name. `max_tokens` lowers the longest prompt below the model's context. `calibration`, a file of
+    one that they name. With `strict`, tokenizer files that disagree with the family's prompt are an error instead of
+    a warning. `max_tokens` lowers the longest prompt below the model's context. `calibration`, a file of
     `surefoot calibrate` or its content, is applied to every score. `cache`, a file or a `ScoreCache`, stores scores
     so that they are computed only once. `name` is what results call the model, if not `model`.
 
     Options for a server: `served_name` chooses one of several served models; `api_key`, `timeout` and `patience` are
     those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,
-    if the server's own path is not readable here; `max_tokens`, `calibration` and `cache` work as above.
+    if the server's own path is not readable here; `strict`, `max_tokens`, `calibration` and `cache` work as
+    above.
     """
     options = LoadOptions(
         quantize=quantize,
@@ -76,6 +79,7 @@ def load(
         family=family,
         family_options=family_options,
         base=base,
+        strict=strict,
         max_tokens=max_tokens,
         calibration=calibration,
         cache=cache,
@@ -86,7 +90,7 @@ def load(
     if isinstance(model, str) and is_vllm(model):
         from surefoot.scoring.remote import load_vllm
 
-        _reject(model, options.changed("max_tokens", "calibration", "cache", "name", "revision", "family"))
+        _reject(model, options.changed("strict", "max_tokens", "calibration", "cache", "name", "revision", "family"))
         return load_vllm(model.removeprefix(VLLM_PREFIX).rstrip("/"), options, tokenizer=tokenizer, **server)
     if isinstance(model, str) and is_service(model):
         from surefoot.client import Client

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,17 @@ from surefoot.engine.quantization import require
 from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
-from surefoot.families import PromptTokenizer, find_family
+from surefoot.families import (
+    Family,
+    PromptTokenizer,
+    adopt_settings,
+    check_settings,
+    find_family,
+    read_tokenizer_settings,
+)
 from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
+from surefoot.families.tokenizer import tokenizer_folder
 from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache
@@ -52,6 +61,8 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     checkpoint = open_checkpoint(locate(model), options.revision, options.base)
     architectures = checkpoint.config.get("architectures") or []
     kind = find_family(architectures, options.family, model=str(model), options=options.family_options)
+    settings = read_tokenizer_settings(tokenizer_folder(*checkpoint.tokenizer_folders))
+    kind = adopt_settings(kind, settings, keep=chosen_options(options))
     opened = [checkpoint]
     if kind.reference_model is not None:
         opened.append(open_checkpoint(kind.reference_model))
@@ -103,8 +114,17 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
         runners.append(runner)
         limit = min(limit, weights.context)
     tokenizer = PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
-    pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration)
+    checked = check_settings(kind, tokenizer, settings)
+    checked.report(str(model), strict=options.strict)
+    pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration, checked)
     return Scorer(pipeline, runners, mark, as_score_cache(options.cache))
+
+
+def chosen_options(options: LoadOptions) -> set[str]:
+    """The family's options that the user chose: the tokenizer files of a checkpoint do not change them."""
+    if isinstance(options.family, Family):
+        return {field.name for field in fields(options.family)}
+    return set(options.family_options or {})
 
 
 def as_calibration(given: str | Path | Calibration | None) -> Calibration | None:

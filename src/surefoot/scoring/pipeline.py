@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore, Step
 from surefoot.core.solution import Solution
 from surefoot.data.items import read_item
 from surefoot.errors import InputError, OptionError
-from surefoot.families import Family, PromptTokenizer, StepValue
+from surefoot.families import Family, PromptTokenizer, StepValue, TokenizerCheck
 from surefoot.text.split import split
 
 Row = Tensor | list[Any] | Exception
@@ -62,6 +62,7 @@ class Pipeline:
     max_tokens: int
     """The longest prompt that the model reads. Steps that end later are `over_length`."""
     calibration: Calibration | None = None
+    tokenizer_check: TokenizerCheck = field(default_factory=TokenizerCheck)
 
     @property
     def scale(self) -> Scale:

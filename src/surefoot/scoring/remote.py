@@ -11,10 +11,16 @@ from surefoot.client.transport import Transport
 from surefoot.engine.checkpoint import open_config
 from surefoot.engine.vllm import VllmEngine, served_model
 from surefoot.errors import LoadError, OptionError
-from surefoot.families import PromptTokenizer, find_family
+from surefoot.families import (
+    PromptTokenizer,
+    adopt_settings,
+    check_settings,
+    find_family,
+    read_tokenizer_settings,
+)
 from surefoot.families.mini import locate
 from surefoot.scoring.load_options import LoadOptions
-from surefoot.scoring.local import as_calibration
+from surefoot.scoring.local import as_calibration, chosen_options
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache
 from surefoot.scoring.scorer import Scorer
@@ -47,6 +53,8 @@ def load_vllm(
     family = find_family(config.get("architectures") or [], options.family, model=str(source))
     if family.name != "qwen":
         raise OptionError(f"vLLM scores steps of Qwen's PRMs only, and this model's family is {family.name}.")
+    settings = read_tokenizer_settings(folder)
+    family = adopt_settings(family, settings, keep=chosen_options(options))
     # The server may run other weights or kernels than another server: its address is part of the identity.
     identity = f"VllmEngine {url} {served.name} {source} {json.dumps(config, sort_keys=True)} {family.identity()}"
     fingerprint = sha256(identity.encode()).hexdigest()
@@ -54,5 +62,8 @@ def load_vllm(
         calibration.check(served.name, fingerprint)
     context = int(config.get("max_position_embeddings") or 4096)
     limit = min(context, served.max_tokens, options.max_tokens or context)
-    pipeline = Pipeline(options.name or str(source), family, PromptTokenizer.from_folder(folder), limit, calibration)
+    encoder = PromptTokenizer.from_folder(folder)
+    checked = check_settings(family, encoder, settings)
+    checked.report(served.name, strict=options.strict)
+    pipeline = Pipeline(options.name or str(source), family, encoder, limit, calibration, checked)
     return Scorer(pipeline, [VllmEngine(transport, served.name)], fingerprint, as_score_cache(options.cache))

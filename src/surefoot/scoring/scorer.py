@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import fields
 from functools import partial
 from itertools import islice
 from typing import Any, NoReturn
@@ -83,6 +84,29 @@ class Scorer:
     def calibration(self) -> str | None:
         """The name of the calibration that every score goes through, or None."""
         return None if self.pipeline.calibration is None else self.pipeline.calibration.name
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What is known about the model, as JSON-compatible data.
+
+        `tokenizer` says which files of the checkpoint were read, which options the family took from them, and where
+        they disagree with the family's prompt.
+        """
+        checked = self.pipeline.tokenizer_check
+        return {
+            "model": self.name,
+            "family": self.family.name,
+            "options": {field.name: getattr(self.family, field.name) for field in fields(self.family)},
+            "scale": self.scale,
+            "max_tokens": self.max_tokens,
+            "calibration": self.calibration,
+            "fingerprint": self.fingerprint,
+            "tokenizer": {
+                "files": list(checked.files),
+                "taken": dict(checked.taken),
+                "mismatches": list(checked.mismatches),
+            },
+        }
 
     @property
     def engine(self) -> Any:

@@ -122,6 +122,14 @@ def test_a_truncated_completion_gives_no_token_rewards(qwen: Tokenizer) -> None:
     assert token_rewards(scored(TEXTS[0]), []).rewards is None
 
 
+def test_a_truncation_is_found_in_a_step_whose_label_has_emphasis() -> None:
+    text = "**Step 1: Add**\nx = 5"  # the text of the step is two characters shorter than its span
+    characters = [(at, at + 1) for at in range(len(text))]
+    assert token_rewards(scored(text), characters).positions == (len(text) - 1,)
+    for missing in range(1, 4):
+        assert token_rewards(scored(text), characters[:-missing]).rewards is None
+
+
 def test_white_space_that_a_tokenizer_skips_is_not_a_truncation() -> None:
     steps = (StepScore("one  ", 0, 5, 0.5, "scored", 0), StepScore("two  ", 7, 12, 0.25, "scored", 1))
     placed = token_rewards(SolutionScore(steps, "a model"), [(0, 3), (7, 10)], "mean")

@@ -31,8 +31,9 @@ class Step:
     >>> solution.text[step.start : step.end]
     '2 + 3 = 5.'
 
-    For a `body` step, `solution.text[start:end] == text`. The closing `answer` step has a text of our own; its span is
-    that of the line that states the answer.
+    For a `body` step, `solution.text[start:end] == text`, without the end of the label's emphasis: the text of
+    `**Step 1: Add** them` is `Add them`. The closing `answer` step has a text of our own; its span is that of the line
+    that states the answer.
     """
 
     text: str

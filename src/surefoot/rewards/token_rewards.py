@@ -107,4 +107,4 @@ def _last_tokens(steps: Sequence[StepScore], offsets: Sequence[tuple[int, int]])
 
 def _only_space_after(step: StepScore, token: tuple[int, int, int]) -> bool:
     """Return whether only white space of the step, which some tokenizers skip, follows the token."""
-    return step.kind == "body" and not step.text[max(0, token[1] - step.start) :].strip()
+    return step.kind == "body" and not step.text[token[1] - step.end :].strip()

@@ -43,6 +43,7 @@ _TAGS = re.compile(
     r"(?:</think>\s*)?<answer>(?P<value>(?:(?!</?answer>).){1,400})</answer>(?P<alone>[^\S\r\n]*\.?[^\S\r\n]*(?![^\r\n]))?",
     re.IGNORECASE | re.DOTALL,
 )
+_APART_MARKS = re.compile(r"[^\S\r\n]+(?P<marks>[*_]+)(?=\s|\Z)")
 _BULLET = re.compile(r"[-+*•]\s+")
 _DISPLAY_OPEN = ("\\[", "$$")
 _DISPLAY_CLOSE = ("\\]", "$$")
@@ -252,8 +253,8 @@ def _aside(text: str, start: int, end: int) -> int:
 
 
 def _label_end(text: str, line: Span, label: re.Match[str]) -> int:
-    """Return where the label ends, including the emphasis that it opened: all of `**Step 1:**`, but only `Step 1:` of
-    `Step 1:**bold**`."""
+    """Return where the label ends, including the emphasis that it opened: all of `**Step 1:**` and `**Step 1: **`, but
+    only `Step 1:` of `Step 1:**bold**`."""
     lead = label["lead"]
     opened = len(lead) - len(lead.rstrip("*_"))
     owed = opened - label["closed"].count("*") - label["closed"].count("_")
@@ -261,7 +262,8 @@ def _label_end(text: str, line: Span, label: re.Match[str]) -> int:
     while owed > 0 and end < line.end and text[end] in "*_":
         end += 1
         owed -= 1
-    return end
+    apart = _APART_MARKS.match(text, end, line.end) if owed > 0 else None
+    return apart.end() if apart and len(apart["marks"]) == owed else end
 
 
 def _final_value(text: str, rows: list[Span], at: int, start: int, boxes: list[_Box]) -> tuple[str, int]:

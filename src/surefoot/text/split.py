@@ -1,14 +1,15 @@
 """Split the text of a solution into steps.
 
-Invariant: the text is never rewritten. Every character that is not whitespace ends up in exactly one place: a step, a
-step's label, the line that states the answer, or `Solution.outside`. Splitting takes time linear in the length of any
-text.
+Invariant: the text is never rewritten, except that the end of a label's emphasis is removed: `**Step 1: Add**` is the
+step `Add`. Every character that is not whitespace ends up in exactly one place: the span of a step, a step's label, the
+line that states the answer, or `Solution.outside`. Splitting takes time linear in the length of any text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from surefoot.core.options import SPLIT_RULES
@@ -25,6 +26,8 @@ from surefoot.text.answers import (
     step_labels,
 )
 
+_MAX_MARKS = 6
+_STEP_WORD = re.compile(r"(?ai:step)\s*\d+")
 _BARE_TAG = re.compile(r"</?(?:think|reasoning|solution|answer)>", re.IGNORECASE)
 
 
@@ -33,7 +36,8 @@ def split(solution: str | Sequence[str], rule: str = "auto", *, closing: bool = 
 
     - `steps`: a line such as `Step 3:`, `**Step 3:**` or `### Step 3` starts a step, which ends at the next such line
       or at an answer line (`Final Answer: 42`, `#### 42`, `<answer>42</answer>`, at the very end also `Answer: 42`).
-      The label is not part of the step's text.
+      The label is not part of the step's text, and neither is the end of its emphasis: the text of
+      `**Step 3: Add** them` is `Add them`.
     - `paragraphs`: blank lines separate the steps. `lines`: every non-blank line is a step. In both, the line that
       states the answer is not part of a step, and the text after it is outside; so is a line that consists of a tag
       (`<think>`, `</think>`).
@@ -67,6 +71,8 @@ def _split_text(text: str, rule: str, closing: bool) -> Solution:
     else:
         pieces = _paragraphs(text, body) if rule == "paragraphs" else body
     steps = [Step(text[start:end], start, end, at) for at, (start, end) in enumerate(pieces) if start < end]
+    if rule == "steps":
+        steps = [_without_emphasis(text, labels[step.index], step) for step in steps]
     empty = len(pieces) - len(steps)
     # With rule="steps", a text without step labels was not understood: none of it is scored.
     if closing and answer_line and (labels or rule != "steps"):
@@ -88,6 +94,27 @@ def _labelled(text: str, labels: list[Span], stated: list[Answer]) -> list[Span]
             at += 1
         bodies.append(_trimmed(text, label.end, stops[at]))
     return bodies
+
+
+def _without_emphasis(text: str, label: Span, step: Step) -> Step:
+    """Remove the end of the emphasis that the label opened from the text of a step. Its span does not change.
+
+    Marks that could be arithmetic stay: `2 ** 3`, `2**3`, and single ones inside a line.
+    """
+    word = _STEP_WORD.search(text, *label)
+    if word is None or any(end in text[label.end : step.start] for end in "\r\n"):
+        return step
+    lead = text[label.start : word.start()]
+    opened = lead[len(lead.rstrip("*_")) :]
+    marks = opened[::-1][sum(mark in "*_" for mark in text[word.end() : label.end]) :]
+    if not 0 < len(marks) <= _MAX_MARKS:
+        return step
+    followed = r"[\s:.,;!?]|\Z" if len(marks) > 1 else r"[:.]?\Z"
+    title = lines(step.text)[0]
+    closing = re.compile(rf"(?<=\S){re.escape(marks)}(?={followed})").search(step.text, *title)
+    if closing is None:
+        return step
+    return replace(step, text=step.text[: closing.start()] + step.text[closing.end() :])
 
 
 def _before_answer(rows: list[Span], answer: Answer | None, stated: list[Answer]) -> list[Span]:

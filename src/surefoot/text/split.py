@@ -67,33 +67,33 @@ def _split_text(text: str, rule: str, closing: bool) -> Solution:
         rule = "steps" if labels else "paragraphs" if any(_apart(text, *pair) for pair in pairwise(body)) else "lines"
     body = [row for row in body if not _BARE_TAG.fullmatch(text, *row)]
     if rule == "steps":
-        pieces = _labelled(text, labels, stated)
+        count, steps = len(labels), labelled_steps(text, labels, [answer.start for answer in stated])
     else:
         pieces = _paragraphs(text, body) if rule == "paragraphs" else body
-    steps = [Step(text[start:end], start, end, at) for at, (start, end) in enumerate(pieces) if start < end]
-    if rule == "steps":
-        steps = [_without_emphasis(text, labels[step.index], step) for step in steps]
-    empty = len(pieces) - len(steps)
+        count, steps = len(pieces), [Step(text[slice(*piece)], *piece, at) for at, piece in enumerate(pieces)]
+    empty = count - len(steps)
     # With rule="steps", a text without step labels was not understood: none of it is scored.
     if closing and answer_line and (labels or rule != "steps"):
         words = closing_text(answer_line.value)
-        steps.append(Step(words, answer_line.start, answer_line.end, len(pieces), "answer"))
+        steps.append(Step(words, answer_line.start, answer_line.end, count, "answer"))
     taken = [Span(step.start, step.end) for step in steps]
     outside = _gaps(text, sorted(taken + labels))
     answer = answer_line or answer_in_passing(text)
     return Solution(text, tuple(steps), answer.value if answer else None, outside, empty, rule)
 
 
-def _labelled(text: str, labels: list[Span], stated: list[Answer]) -> list[Span]:
-    """Return the text after each label, up to the next label or answer line."""
-    stops = sorted([label.start for label in labels] + [answer.start for answer in stated] + [len(text)])
-    bodies = []
+def labelled_steps(text: str, labels: Sequence[Span], ends: Sequence[int]) -> list[Step]:
+    """Return the text after each label, up to the next label or the next of `ends`. Empty steps are left out."""
+    stops = sorted([*(label.start for label in labels), *ends, len(text)])
+    steps = []
     at = 0
-    for label in labels:
+    for index, label in enumerate(labels):
         while stops[at] <= label.start:
             at += 1
-        bodies.append(_trimmed(text, label.end, stops[at]))
-    return bodies
+        start, end = _trimmed(text, label.end, stops[at])
+        if start < end:
+            steps.append(_without_emphasis(text, label, Step(text[start:end], start, end, index)))
+    return steps
 
 
 def _without_emphasis(text: str, label: Span, step: Step) -> Step:

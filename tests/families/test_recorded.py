@@ -1,13 +1,17 @@
 """Token ids and read positions recorded from the makers' code, with the real vocabularies.
 
-Every file in `recorded/` names its source. Ids are compared up to the last read: what follows cannot change a score.
+Every file in `recorded/` names its source. What is compared are the tokens up to each read, which decide its score:
+whether the steps share a prompt does not matter. A record of a family without a model in the catalog has `family`
+instead of `model`. `settings.chat_template` names one of the published templates in TRL.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,9 @@ from surefoot.families.tokenizer import parse_tokenizer
 from surefoot.testing import qwen_tokenizer_json
 
 FOLDER = Path(__file__).parent / "recorded"
+QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+MATH_SYSTEM = "Please reason step by step, and put your final answer within \\\\boxed{}."
+"""The default of Qwen2.5-Math's template, as a Jinja string; otherwise the template is Qwen2.5's."""
 VOCABULARIES = {
     "qwen": qwen_tokenizer_json,
     "llama": vocabulary.llama_tokenizer_json,
@@ -43,37 +50,67 @@ def tokenizer(name: str, added: tuple[str, ...] = ()) -> PromptTokenizer:
     return PromptTokenizer(layout)
 
 
+@cache
+def chat_template(name: str) -> str:
+    """A published chat template, from the copies that TRL compares checkpoints with."""
+    spec = find_spec("trl")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    math = name == "qwen2_5_math"
+    file = Path(spec.submodule_search_locations[0]) / "chat_templates" / f"{'qwen2_5' if math else name}.jinja"
+    text = file.read_text(encoding="utf-8")
+    return text.replace(QWEN_SYSTEM, MATH_SYSTEM) if math else text
+
+
+def settings(record: dict[str, Any]) -> TokenizerSettings:
+    """The settings in the tokenizer files of the checkpoint, as published or as assumed."""
+    found = dict(record.get("settings", {}))
+    if "chat_template" in found:
+        found["chat_template"] = chat_template(found["chat_template"])
+    return TokenizerSettings(**found)
+
+
 def records() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     for file in sorted(FOLDER.glob("*.json")):
         record = json.loads(file.read_text(encoding="utf-8"))
         for example in record["examples"]:
-            yield record, example
+            yield record | {"file": file.stem}, example
 
 
-def rendered(record: dict[str, Any], example: dict[str, Any]) -> list[tuple[list[int], list[int]]]:
-    """What Surefoot renders: the ids up to the last read, and the reads, of every prompt."""
+Reads = list[tuple[tuple[int, ...], int | None]]
+"""The tokens up to each read and, where steps have several reads, the step that it belongs to."""
+
+
+def reads(ids: Sequence[int], positions: Sequence[int], ends: Sequence[int] = ()) -> Reads:
+    steps = [step for step, (start, end) in enumerate(pairwise((0, *ends))) for _ in range(end - start)]
+    assert not ends or len(steps) == len(positions)
+    return [(tuple(ids[: at + 1]), steps[number] if ends else None) for number, at in enumerate(positions)]
+
+
+def rendered(record: dict[str, Any], example: dict[str, Any]) -> Reads:
+    """What Surefoot renders."""
     options = record.get("options", {})
-    family = find_family([], model=record["model"], options=options)
-    family = adopt_settings(family, TokenizerSettings(**record.get("settings", {})), keep=options)
+    family = find_family([], record.get("family"), model=record.get("model", ""), options=options)
+    family = adopt_settings(family, settings(record), keep=options)
     vocabulary_of = tokenizer(record["vocabulary"], tuple(record.get("added_tokens", ())))
     prompts = family.prompts(vocabulary_of, example["question"], example["steps"])
-    return [(list(prompt.ids[: prompt.reads[-1] + 1]), list(prompt.reads)) for prompt in prompts]
+    return [read for prompt in prompts for read in reads(prompt.ids, prompt.reads, prompt.ends)]
 
 
 @pytest.mark.parametrize(
     ("record", "example"),
-    [pytest.param(*each, id=f"{each[0]['model']}-{each[1]['name']}") for each in records()],
+    [pytest.param(*each, id=f"{each[0]['file']}-{each[1]['name']}") for each in records()],
 )
 def test_prompts_are_those_of_the_makers(record: dict[str, Any], example: dict[str, Any]) -> None:
     """Equal, or different for the documented reason: a difference that disappears must leave the catalog, too."""
-    theirs = [(prompt["ids"][: prompt["reads"][-1] + 1], prompt["reads"]) for prompt in example["prompts"]]
+    theirs = [read for each in example["prompts"] for read in reads(each["ids"], each["reads"], each.get("ends", ()))]
     assert (rendered(record, example) == theirs) == (example.get("difference") is None)
 
 
 def test_the_catalog_names_what_was_recorded() -> None:
     recorded: dict[str, set[tuple[str, bool]]] = {}
     for record, example in records():
-        for model in (record["model"], *record.get("same_code", ())):
+        for model in (record["model"], *record.get("same_code", ())) if "model" in record else ():
             recorded.setdefault(model, set()).add((record["source"], example.get("difference") is not None))
     checked = {row.id: row.makers for row in all_models() if row.makers is not None}
     assert set(checked) == set(recorded)

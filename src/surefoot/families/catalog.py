@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from surefoot.families import makers
 from surefoot.families.makers import MakersCode
 from surefoot.families.sizes import (
     CODELLAMA_34B,
@@ -64,6 +65,7 @@ class CatalogEntry:
 
 
 QWEN_LICENCE = "Qwen licence"
+SKYWORK_LICENCE = "Skywork Community License"
 LITERAL = {"separator": "\\n\\n"}
 """Four characters, not two line breaks: most likely what the training script passed."""
 QWEN_VERSA = {"opening": None}
@@ -73,12 +75,12 @@ TEMPLATE_SYSTEM = {"default_system": QWEN_CHAT_SYSTEM, "system_from_template": T
 
 CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("mini", "mini", SMOLLM_16, 768, "Apache-2.0"),
-    CatalogEntry("Qwen/Qwen2.5-Math-PRM-7B", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
-    CatalogEntry("Qwen/Qwen2.5-Math-PRM-72B", "qwen", QWEN_72B, 4096, QWEN_LICENCE),
-    CatalogEntry("Qwen/Qwen2.5-Math-7B-PRM800K", "qwen", QWEN_7B, 4096, QWEN_LICENCE),
-    CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Step", "qwen", QWEN_7B),
-    CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Math-Span", "qwen", QWEN_7B),
-    CatalogEntry("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=TEMPLATE_SYSTEM),
+    CatalogEntry("Qwen/Qwen2.5-Math-PRM-7B", "qwen", QWEN_7B, 4096, QWEN_LICENCE, makers=makers.QWEN),
+    CatalogEntry("Qwen/Qwen2.5-Math-PRM-72B", "qwen", QWEN_72B, 4096, QWEN_LICENCE, makers=makers.QWEN),
+    CatalogEntry("Qwen/Qwen2.5-Math-7B-PRM800K", "qwen", QWEN_7B, 4096, QWEN_LICENCE, makers=makers.QWEN),
+    CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Step", "qwen", QWEN_7B, makers=makers.QWEN),
+    CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Math-Span", "qwen", QWEN_7B, makers=makers.QWEN),
+    CatalogEntry("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=TEMPLATE_SYSTEM, makers=makers.REASONFLUX),
     CatalogEntry("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B),
     CatalogEntry("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B),
     CatalogEntry("plaguss/Qwen2.5-Math-7B-PRM-0.1", "trl", QWEN_7B),
@@ -107,8 +109,12 @@ CATALOG: tuple[CatalogEntry, ...] = (
         QWEN_7B,
         options={"chat": "chatml", "preamble": QWEN_CHAT_SYSTEM},
     ),
-    CatalogEntry("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B", "skywork", QWEN_15B, 4096, "Skywork Community License"),
-    CatalogEntry("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "skywork", QWEN_7B, 4096, "Skywork Community License"),
+    CatalogEntry(
+        "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B", "skywork", QWEN_15B, 4096, SKYWORK_LICENCE, makers=makers.SKYWORK
+    ),
+    CatalogEntry(
+        "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "skywork", QWEN_7B, 4096, SKYWORK_LICENCE, makers=makers.SKYWORK
+    ),
     CatalogEntry("PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True),
     CatalogEntry("PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True),
     CatalogEntry("sail/ActPRM", "actprm", QWEN_7B, 4096),
@@ -118,7 +124,7 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("ScalableMath/llemma-7b-oprm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
     CatalogEntry("GAIR/ReasonEval-7B", "reasoneval", MISTRAL_7B, options={"tokens_back": 1}),
     CatalogEntry("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B),
-    CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768),
+    CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768, makers=makers.UNIVERSAL),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B),
 )

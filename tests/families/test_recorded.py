@@ -2,7 +2,7 @@
 
 Every file in `recorded/` names its source. What is compared are the tokens up to each read, which decide its score:
 whether the steps share a prompt does not matter. A record of a family without a model in the catalog has `family`
-instead of `model`. `settings.chat_template` names one of the published templates in TRL.
+instead of `model`. `chat_template_file` names one of the published chat templates that TRL contains.
 """
 
 from __future__ import annotations
@@ -64,10 +64,9 @@ def chat_template(name: str) -> str:
 
 def settings(record: dict[str, Any]) -> TokenizerSettings:
     """The settings in the tokenizer files of the checkpoint, as published or as assumed."""
-    found = dict(record.get("settings", {}))
-    if "chat_template" in found:
-        found["chat_template"] = chat_template(found["chat_template"])
-    return TokenizerSettings(**found)
+    template = record.get("chat_template_file")
+    named = {"chat_template": chat_template(template)} if template else {}
+    return TokenizerSettings(**record.get("settings", {}), **named)
 
 
 def records() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -27,11 +27,35 @@ class MakersCode:
 
 
 FORGED = "Text that spells a marker or a chat token stays text."
+TAGS = "Text that spells a tag or a chat token stays text, and only Surefoot's own tags are read."
 
 QWEN = MakersCode("model card of Qwen/Qwen2.5-Math-PRM-7B", aggregation="product", difference=FORGED)
-"""The card has no aggregation; the paper (arXiv:2501.07301) ranks solutions by the product."""
+"""The aggregation is that of the paper, arXiv:2501.07301."""
 REASONFLUX = MakersCode(
     "Gen-Verse/ReasonFlux@8980b8b, ReasonFlux_PRM/README.md and utils/rm_utils.py", difference=FORGED
 )
 SKYWORK = MakersCode("SkyworkAI/skywork-o1-prm-inference@719b56b, model_utils/io_utils.py", difference=FORGED)
 UNIVERSAL = MakersCode("model card of infly/Universal-PRM-7B", difference=FORGED)
+REASONEVAL = MakersCode("GAIR-NLP/ReasonEval@6c91c7a, codes/examples.py", aggregation="min", difference=FORGED)
+RLHFLOW = MakersCode(
+    "RLHFlow/RLHF-Reward-Modeling@fc39179, math-rm/prm_evaluate.py", aggregation="mean", difference=FORGED
+)
+FOVER = MakersCode(
+    "psunlpgroup/FoVer@742fcf9, src/prm/preprocessing.py and src/prm/postprocessing.py",
+    aggregation="min",
+    difference=FORGED,
+)
+SHEPHERD = MakersCode("model card of peiyi9979/math-shepherd-mistral-7b-prm", aggregation="min", difference=TAGS)
+"""The aggregation is that of the paper, arXiv:2312.08935."""
+ER_PRM = MakersCode(
+    "hanningzhang/ER-PRM@5a996d4, evaluation/evaluate_math_reward_model.py", aggregation="min", difference=TAGS
+)
+MATH_PSA = MakersCode(
+    "openreasoner/openr@54ae004, reason/inference/rm_call.py and prm/infer_fns.py", aggregation="min", difference=TAGS
+)
+"""openr ranks solutions by the lowest score or by the last one."""
+VERSA = MakersCode(
+    "UW-Madison-Lee-Lab/VersaPRM@81a3c99, evaluation/get_rewards_reasoning_step.py and evaluation/prm_models",
+    difference="Text that spells a tag or a chat token stays text; the makers' code deletes tags.",
+)
+"""Its evaluation reports the last, the mean and the lowest score and prefers none."""

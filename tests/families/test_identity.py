@@ -47,7 +47,8 @@ CHOICES = {"sum": "increment", "chatml": "llama3", "llama3": "chatml"}
             "er-prm",
             {},
             r'{"family": "er-prm", "options": {"bad": " -", "before": "", "between": " ", "good": " +", '
-            r'"number_steps": true, "opening": "<|begin_of_text|>", "strip": false, "tag": " \u043a\u0438"}}',
+            r'"number_steps": true, "opening": "<|begin_of_text|>", "strip": false, '
+            r'"strip_question": false, "tag": " \u043a\u0438"}}',
         ),
         (
             "implicit",

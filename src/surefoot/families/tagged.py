@@ -36,7 +36,9 @@ class TaggedFamily(LabelWordFamily):
     number_steps: bool = True
     """Prefix steps with `Step 1: ` unless they have such a label already."""
     strip: bool = False
-    """Remove white space around the question and the steps."""
+    """Remove white space around the steps."""
+    strip_question: bool = False
+    """Remove white space around the question."""
 
     def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
         """The BOS token, if the tokenizer puts it in front of a text."""
@@ -53,8 +55,8 @@ class TaggedFamily(LabelWordFamily):
         """No chat format and no system message."""
         self.reject_system(system)
         tag = tokenizer.single_token(self.tag)
-        if self.strip:
-            question, steps = question.strip(), [step.strip() for step in steps]
+        question = question.strip() if self.strip_question else question
+        steps = [step.strip() for step in steps] if self.strip else steps
         texts = [numbered(at, step) if self.number_steps else step for at, step in enumerate(steps, start=1)]
         first, *rest = texts or [""]
         builder = PromptBuilder(tokenizer, bos=self.opening)

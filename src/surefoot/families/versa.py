@@ -22,3 +22,4 @@ class Versa(TaggedFamily):
     opening: str | None = "<|begin_of_text|>"
     number_steps: bool = False
     strip: bool = True
+    strip_question: bool = True

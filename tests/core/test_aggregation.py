@@ -24,6 +24,11 @@ SCORES = [0.9, 0.5, 0.8]
         (aggregation.geometric_mean, SCORES, 0.36 ** (1 / 3)),
         (aggregation.geometric_mean, [0.5, 0.0], 0.0),
         (aggregation.geometric_mean, [1e-200] * 3, 1e-200),
+        # PURE's turn_process_reward_logits_to_reward (CJReinforce/PURE, openrlhf/utils/utils.py) for these rewards.
+        (aggregation.soft_minimum, [0.796875, 0.185546875, -0.0625, 0.078125], -0.020825470418611144),
+        (aggregation.soft_minimum, [0.9, -0.3, 0.5], -0.2997243510064358),
+        (aggregation.soft_minimum, [-0.95], -0.95),
+        (aggregation.soft_minimum, [0.2, 0.2], 0.2),
         (aggregation.mean, [0.9, None], None),
         (aggregation.minimum, [0.9, None], None),
         (aggregation.product, [0.0, None], None),

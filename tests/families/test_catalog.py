@@ -178,7 +178,7 @@ def test_benchmarks_use_the_natural_threshold(pure: Path) -> None:
         for steps in (STEPS, ["It is \\boxed{4}."])
     ]
     best = evaluate.best_of_n(scorer, rollouts, draws=0, correct_by="label")
-    assert set(best.best) == {"min", "mean", "final"}
+    assert set(best.best) - {best.aggregation} <= {"min", "mean", "final"} <= set(best.best)
     assert best.weighted == {}
     assert "not probabilities" in best.notes[-1]
     assert "best by mean" in str(best)

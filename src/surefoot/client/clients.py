@@ -74,9 +74,9 @@ class _Settings:
         return (self._unscored(row) if isinstance(row, InputError) else next(results) for row in window)
 
     def _unscored(self, error: Exception) -> SolutionScore:
-        known = self._known or {"scale": "probability", "calibration": None}
-        scale, calibration = known["scale"], known.get("calibration")
-        return SolutionScore((), self.name, reason=str(error), scale=scale, calibration=calibration)
+        known = self._known or {"scale": "probability"}
+        described: Row = {name: known.get(name) for name in ("calibration", "recommended")}
+        return SolutionScore((), self.name, reason=str(error), scale=known["scale"], **described)
 
 
 class Client(_Settings):

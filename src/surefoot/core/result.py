@@ -27,6 +27,9 @@ Scale = Literal["probability", "margin", "log_ratio"]
 """What a score means: a probability in [0, 1], a difference of two probabilities in [-1, 1], or an unbounded log-ratio
 of two models."""
 
+DEFAULT_AGGREGATION = "min"
+"""How solutions are ranked if it is not known how the makers of the model rank them."""
+
 NATURAL_THRESHOLDS: dict[Scale, float] = {"probability": 0.5, "margin": 0.0, "log_ratio": 0.0}
 """Default thresholds: scores above count as correct."""
 
@@ -81,6 +84,8 @@ class SolutionScore:
     scale: Scale = "probability"
     calibration: str | None = None
     """The name of the calibration; None if the scores are not calibrated."""
+    recommended: str | None = None
+    """The aggregation by which the makers of the model rank solutions; None if that is not known."""
 
     @property
     def step_scores(self) -> list[float | None]:
@@ -101,13 +106,14 @@ class SolutionScore:
         outside = sum(span.end - span.start for span in self.outside)
         return outside + sum(step.end - step.start for step in self.steps if step.score is None)
 
-    def aggregate(self, name: str) -> float | None:
+    def aggregate(self, name: str | None = None) -> float | None:
         """Return the step scores as one number, by one of `core.aggregation.AGGREGATIONS`.
 
-        None if a step that it needs is unscored, or if it needs probabilities and the scores are not. The method
-        `correct_prefix` also works on other scales, with their own threshold.
+        The default is `recommended`, or the minimum if that is not known. None if a step that it needs is unscored, or
+        if it needs probabilities and the scores are not. The method `correct_prefix` also works on other scales, with
+        their own threshold.
         """
-        chosen = find_aggregation(name)
+        chosen = find_aggregation(name or self.recommended or DEFAULT_AGGREGATION)
         if chosen.needs_probabilities and self.scale != "probability":
             return None
         return chosen.function(self.step_scores)
@@ -175,6 +181,7 @@ class SolutionScore:
             "seconds": self.seconds,
             "scale": self.scale,
             "calibration": self.calibration,
+            "recommended": self.recommended,
         }
 
     @classmethod
@@ -201,7 +208,8 @@ class SolutionScore:
     def __repr__(self) -> str:
         """Show the result in one short line."""
         parts = ["1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"]
-        parts += [f"{name} {value:.3f}" for name in ("min", "mean") if (value := self.aggregate(name)) is not None]
+        shown = dict.fromkeys(("min", "mean", self.recommended or "min"))
+        parts += [f"{name} {value:.3f}" for name in shown if (value := self.aggregate(name)) is not None]
         parts += [f"{name} {_shorten(text)!r}" for name in ("answer", "reason") if (text := getattr(self, name))]
         return f"<surefoot.SolutionScore {self.status}: {', '.join(parts)}, model {self.model!r}>"
 

@@ -7,9 +7,12 @@ from surefoot.display.views import SolutionView
 
 def summary(result: SolutionView, threshold: float | None = None) -> list[str]:
     """Return the aggregated scores and the first error, one phrase each."""
+    values = dict(result.aggregates)
+    if result.recommended is not None:
+        values[result.recommended] = result.aggregate(result.recommended)
     phrases = [
         f"{name.replace('_', ' ')} {'none' if value is None else format(value, '.3f')}"
-        for name, value in result.aggregates.items()
+        for name, value in values.items()
         # On another scale than probabilities, some aggregations are undefined although every step has a score.
         if value is not None or result.scale == "probability" or None in (step.score for step in result.steps)
     ]

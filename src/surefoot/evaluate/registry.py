@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.errors import InputError
 from surefoot.evaluate.best_of_n.report import content as best_of_n_content
 from surefoot.evaluate.best_of_n.result import BestOfNResult
@@ -115,6 +116,13 @@ _ENTRIES = (
         report=best_of_n_content,
         options=(
             Option("--n", "ns", "numbers of solutions to select from (default: 1,2,4,...)", "integers", "N,N,..."),
+            Option(
+                "--aggregation",
+                "aggregation",
+                "how the report aggregates step scores (default: as the model's makers do; if that is unknown, the "
+                "most accurate way)",
+                choices=tuple(AGGREGATIONS),
+            ),
             Option(
                 "--correct-by",
                 "correct_by",

@@ -27,6 +27,8 @@ class Scored:
 
     scores: tuple[float | None, ...]
     reason: str | None = None
+    recommended: str | None = None
+    """The aggregation by which the makers of the model rank solutions, if that is known."""
 
 
 def name_of(scorer: StepScorer | None, name: str | None) -> str:
@@ -71,7 +73,7 @@ def score_rows(
             scores = [None] * len(solution)
             for step in result.steps:
                 scores[step.index] = step.score
-        found.append(Scored(tuple(scores), result.reason))
+        found.append(Scored(tuple(scores), result.reason, result.recommended))
     return found
 
 

@@ -5,7 +5,14 @@ from surefoot.families.builder import PromptBuilder
 from surefoot.families.catalog import CatalogEntry
 from surefoot.families.goldens import Golden, find_goldens
 from surefoot.families.makers import MakersCode
-from surefoot.families.registry import FAMILIES, all_families, all_models, find_family, find_models
+from surefoot.families.registry import (
+    FAMILIES,
+    all_families,
+    all_models,
+    find_family,
+    find_models,
+    recommended_aggregation,
+)
 from surefoot.families.sizes import Size
 from surefoot.families.tokenizer import PromptTokenizer
 from surefoot.families.tokenizer_check import TokenizerCheck, adopt_settings, check_settings
@@ -31,5 +38,6 @@ __all__ = [
     "find_goldens",
     "find_models",
     "read_tokenizer_settings",
+    "recommended_aggregation",
     "with_options",
 ]

@@ -19,6 +19,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from surefoot.core.aggregation import find_aggregation
 from surefoot.errors import CheckpointError, OptionError, PluginError
 from surefoot.families.actprm import ActPRM
 from surefoot.families.babelscape import Babelscape
@@ -130,6 +131,19 @@ def all_models() -> tuple[CatalogEntry, ...]:
 def find_models(model: str) -> tuple[CatalogEntry, ...]:
     """The catalog rows of a hub id, or those that match a folder's name."""
     return find_rows(_all_rows(), model)
+
+
+def recommended_aggregation(model: str, family: Family) -> str | None:
+    """The aggregation by which the makers of this model rank solutions.
+
+    None if the model is not in the catalog, if its makers' aggregation is not known, or if that needs probabilities
+    and the scores are not.
+    """
+    row = next((row for row in find_models(model) if row.family == family.name), None)
+    name = None if row is None or row.makers is None else row.makers.aggregation
+    if name is not None and find_aggregation(name).needs_probabilities and family.scale != "probability":
+        return None
+    return name
 
 
 def _all_rows() -> list[CatalogEntry]:

@@ -30,6 +30,7 @@ from surefoot.families import (
     check_settings,
     find_family,
     read_tokenizer_settings,
+    recommended_aggregation,
 )
 from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
@@ -116,7 +117,8 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     tokenizer = PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
     checked = check_settings(kind, tokenizer, settings)
     checked.report(str(model), strict=options.strict)
-    pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration, checked)
+    recommended = recommended_aggregation(str(model), kind)
+    pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration, checked, recommended)
     return Scorer(pipeline, runners, mark, as_score_cache(options.cache))
 
 

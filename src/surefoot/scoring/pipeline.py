@@ -63,6 +63,8 @@ class Pipeline:
     """The longest prompt that the model reads. Steps that end later are `over_length`."""
     calibration: Calibration | None = None
     tokenizer_check: TokenizerCheck = field(default_factory=TokenizerCheck)
+    recommended: str | None = None
+    """The aggregation by which the makers of the model rank solutions; None if that is not known."""
 
     @property
     def scale(self) -> Scale:
@@ -123,7 +125,7 @@ class Pipeline:
 
     def unscored(self, reason: str) -> SolutionScore:
         """The result of an item that could not be scored at all."""
-        return self._calibrated(SolutionScore((), self.name, reason=reason, scale=self.scale))
+        return self._calibrated(self._result((), reason=reason))
 
     def parse_prompt(self, prompt: str | Sequence[int]) -> Prompt:
         """Reads a prompt that was rendered elsewhere, as text or token ids. It is scored at every step marker.
@@ -174,9 +176,8 @@ class Pipeline:
             steps.append(
                 StepScore(step.text, step.start, step.end, score, status, step.index, step.kind, spread=spread)
             )
-        result = SolutionScore(
-            steps=tuple(steps),
-            model=self.name,
+        result = self._result(
+            tuple(steps),
             answer=prepared.solution.answer,
             reason=self._reason(prepared, steps),
             warnings=prepared.warnings,
@@ -185,9 +186,11 @@ class Pipeline:
             split=prepared.solution.rule,
             tokens=prepared.tokens,
             seconds=seconds,
-            scale=self.scale,
         )
         return self._calibrated(result)
+
+    def _result(self, steps: tuple[StepScore, ...], **fields: Any) -> SolutionScore:
+        return SolutionScore(steps, self.name, scale=self.scale, recommended=self.recommended, **fields)
 
     def _reason(self, prepared: PreparedSolution, steps: list[StepScore]) -> str | None:
         if not steps:

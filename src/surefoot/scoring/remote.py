@@ -17,6 +17,7 @@ from surefoot.families import (
     check_settings,
     find_family,
     read_tokenizer_settings,
+    recommended_aggregation,
 )
 from surefoot.families.mini import locate
 from surefoot.scoring.load_options import LoadOptions
@@ -65,5 +66,6 @@ def load_vllm(
     encoder = PromptTokenizer.from_folder(folder)
     checked = check_settings(family, encoder, settings)
     checked.report(served.name, strict=options.strict)
-    pipeline = Pipeline(options.name or str(source), family, encoder, limit, calibration, checked)
+    recommended = recommended_aggregation(str(source), family)
+    pipeline = Pipeline(options.name or str(source), family, encoder, limit, calibration, checked, recommended)
     return Scorer(pipeline, [VllmEngine(transport, served.name)], fingerprint, as_score_cache(options.cache))

@@ -194,6 +194,7 @@ async def list_models(state: State) -> ModelList:
                 fingerprint=scorer.fingerprint,
                 scale=scorer.scale,
                 calibration=scorer.calibration,
+                recommended=scorer.pipeline.recommended,
             )
             for scorer in scorers
         ]

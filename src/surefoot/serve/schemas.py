@@ -146,6 +146,7 @@ class Result(BaseModel):
     seconds: float
     scale: Literal["probability", "margin", "log_ratio"]
     calibration: str | None
+    recommended: str | None = Field(description="How the makers of the model aggregate step scores; null if unknown.")
 
 
 class ScoreReply(BaseModel):
@@ -278,6 +279,7 @@ class ModelCard(BaseModel):
     fingerprint: str = Field(description="A hash of what the model computes: equal fingerprints mean equal scores.")
     scale: Scale = Field(description="What the scores are: probabilities, margins or log-ratios.")
     calibration: str | None = Field(description="The calibration applied to all scores.")
+    recommended: str | None = Field(description="How the makers of the model aggregate step scores; null if unknown.")
 
 
 class ModelList(BaseModel):

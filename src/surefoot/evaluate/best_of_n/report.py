@@ -1,6 +1,6 @@
 """The content of a best-of-N report.
 
-The list shows problems: the solution that the most accurate aggregation selects, and, if that is incorrect and a
+The list shows problems: the solution that the chosen aggregation selects, and, if that is incorrect and a
 correct one exists, the correct one with the highest score.
 """
 
@@ -27,15 +27,14 @@ NAMES = dict(KINDS)
 
 def content(result: BestOfNResult) -> Content:
     """Build the content of the page."""
-    last = result.ns[-1]
-    aggregation = max(result.best, key=lambda name: result.best[name][last].value)
+    aggregation = result.aggregation
     groups: dict[str, list[Candidate]] = {}
     for candidate in result.candidates:
         groups.setdefault(candidate.row.group, []).append(candidate)
     facts = [
         ("problems", f"{result.problems:,}"),
         ("solutions", f"{result.solutions:,}"),
-        ("best aggregation", _label(aggregation)),
+        ("aggregation", result.aggregation_label),
     ]
     return Content(
         title="Best of N",
@@ -76,7 +75,7 @@ def _cards(result: BestOfNResult, aggregation: str) -> list[Card]:
     def last_point(label: str, curve: Curve) -> Card:
         return card(label, curve[last].value, curve[last].interval)
 
-    votes = sorted(result.weighted, key=lambda name: -result.weighted[name][last].value)[:1]
+    votes = [name for name in result.weighted if name == aggregation]
     first = result.best[aggregation][result.ns[0]]
     return [
         last_point(f"best of {last} by {_label(aggregation)}", result.best[aggregation]),

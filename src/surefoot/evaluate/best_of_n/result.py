@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from surefoot.core.aggregation import find_aggregation
 from surefoot.display.tables import Cells, join_sections, percent, table
 from surefoot.evaluate.header import header_fields, model_label
 from surefoot.evaluate.intervals import Interval, as_list
@@ -24,6 +25,13 @@ class Estimate:
 
 Curve = dict[int, Estimate]
 """Accuracy by N."""
+
+AggregationReason = Literal["given", "makers", "most accurate"]
+REASONS: dict[AggregationReason, str] = {
+    "given": "as requested",
+    "makers": "the makers' aggregation",
+    "most accurate": "default: the most accurate on these data",
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,10 @@ class BestOfNResult:
     """Solutions excluded because a step has no score."""
     undecided: int
     """Solutions excluded because their answer could not be compared with the reference."""
+    aggregation: str
+    """The aggregation that reports are about, one of `best`."""
+    aggregation_reason: AggregationReason
+    """Why: it was requested, the makers of the model use it, or it is the most accurate one on these data."""
     notes: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     """Every solution, including the excluded ones."""
@@ -67,6 +79,11 @@ class BestOfNResult:
     """The name of the calibration applied to the scores."""
     scale: Scale = "probability"
     """What the scores are; precomputed scores count as probabilities."""
+
+    @property
+    def aggregation_label(self) -> str:
+        """The aggregation that reports are about, and why, in words."""
+        return f"{find_aggregation(self.aggregation).label} ({REASONS[self.aggregation_reason]})"
 
     @property
     def complete(self) -> bool:
@@ -79,6 +96,8 @@ class BestOfNResult:
         return header | {
             "n": list(self.ns),
             "problems": self.problems,
+            "aggregation": self.aggregation,
+            "aggregation_reason": self.aggregation_reason,
             "best": {name: _curve_dict(curve) for name, curve in self.best.items()},
             "weighted_vote": {name: _curve_dict(curve) for name, curve in self.weighted.items()},
             "majority_vote": _curve_dict(self.majority),
@@ -88,6 +107,7 @@ class BestOfNResult:
 
     def __str__(self) -> str:
         title = f"Best of N: {model_label(self)}, {self.problems} problems, {self.solutions} solutions"
+        title += f"\nAggregation: {self.aggregation_label}"
         return join_sections([title, table(*curve_cells(self))], self.notes)
 
 

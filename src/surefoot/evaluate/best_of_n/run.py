@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from surefoot.core.aggregation import AGGREGATIONS
+from surefoot.core.aggregation import AGGREGATIONS, find_aggregation
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.best_of_n import selection
 from surefoot.evaluate.best_of_n.answer_groups import AnswerGrouper, Grouping
-from surefoot.evaluate.best_of_n.result import BestOfNResult, Candidate, Curve, Estimate
+from surefoot.evaluate.best_of_n.result import AggregationReason, BestOfNResult, Candidate, Curve, Estimate
 from surefoot.evaluate.best_of_n.selection import NO_ANSWER, Pool
 from surefoot.evaluate.intervals import Bootstrap, Numbers
 from surefoot.evaluate.reliability import are_probabilities
@@ -38,6 +38,7 @@ def best_of_n(
     rows: Rows[Rollout],
     *,
     ns: Sequence[int] | None = None,
+    aggregation: str | None = None,
     correct_by: CorrectBy = "answer",
     timeout: float = 3.0,
     seed: int = 0,
@@ -52,7 +53,9 @@ def best_of_n(
         print(evaluate.best_of_n(scorer, evaluate.read_rollouts("rollouts.jsonl"), ns=[1, 4, 16]))
 
     `rows` come from `read_rollouts`, or are mappings with the same fields. `ns` defaults to 1, 2, 4, ... up to the most
-    common number of solutions per problem. `correct_by="label"` uses `is_correct` of the data instead of comparing
+    common number of solutions per problem. The result has the accuracy by every common aggregation; `aggregation` is
+    the one that reports are about. It defaults to that of the model's makers (`SolutionScore.recommended`) or, if that
+    is not known, to the most accurate one. `correct_by="label"` uses `is_correct` of the data instead of comparing
     answers, which takes at most `timeout` seconds per pair. Votes are estimated from `vote_draws` samples where listing
     all draws takes more. See `processbench` for the other options.
     """
@@ -60,31 +63,29 @@ def best_of_n(
     if vote_draws < 1:
         raise OptionError(f"vote_draws={vote_draws} is invalid. Pass a number above 0.")
     samples = as_rows(rows, Rollout, partial(rollouts, scores=scores if scorer is None else None))
-    check_options(samples, ns=ns, correct_by=correct_by)
+    check_options(samples, ns=ns, aggregation=aggregation, correct_by=correct_by)
     problems: dict[str, list[Rollout]] = {}
     for row in samples:
         problems.setdefault(row.group, []).append(row)
     # Precomputed scores do not state their scale; one outside 0..1 settles it.
     precomputed = (score for row in samples for score in row.scores or ())
     probabilities = are_probabilities(precomputed) if scorer is None else scorer.scale == "probability"
-    names = [
-        each.name
-        for each in AGGREGATIONS.values()
-        if each.in_results and (probabilities or not each.needs_probabilities)
-    ]
+    if aggregation is not None and not _applies(aggregation, probabilities):
+        raise OptionError(f"The aggregation {aggregation!r} needs probabilities, and these scores are not.")
     in_order = [row for group in problems.values() for row in group]
     sizes = _default_sizes(problems) if ns is None else tuple(sorted(set(ns)))
     # Judge before scoring: invalid data then fails before hours of scoring.
     grouper = AnswerGrouper(timeout)
     judged = [(group, _judge(group, correct_by, grouper)) for group in problems.values()]
-    results = iter(
-        score_rows(
-            scorer,
-            [(row.problem, row.solution) for row in in_order],
-            [row.scores for row in in_order],
-            progress=progress,
-        )
+    found = score_rows(
+        scorer,
+        [(row.problem, row.solution) for row in in_order],
+        [row.scores for row in in_order],
+        progress=progress,
     )
+    recommended = _recommended(found, probabilities)
+    names = _names(aggregation or recommended, probabilities)
+    results = iter(found)
     pools, candidates, unscored, undecided = [], [], 0, 0
     for group, verdicts in judged:
         scored = [next(results) for _ in group]
@@ -101,17 +102,25 @@ def best_of_n(
     if not pools:
         raise InputError("No problem has a scored and judged solution, so there is nothing to select from.")
     curves = _curves(_by_problem(pools, sizes, vote_draws, seed), sizes, bootstrap)
+    best = {name: curves["best", name] for name in names}
+    chosen, reason = _choose(aggregation, recommended, best)
     return BestOfNResult(
         model=name_of(scorer, name),
         ns=sizes,
         problems=len(pools),
         solutions=sum(pool.size for pool in pools),
-        best={name: curves["best", name] for name in names},
-        weighted={name: curves["weighted", name] for name in names if probabilities},
+        best=best,
+        weighted={
+            name: curves["weighted", name]
+            for name in names
+            if probabilities and all(pool.values[name].min() >= 0 for pool in pools)
+        },
         majority=curves["majority", ""],
         oracle=curves["oracle", ""],
         unscored=unscored,
         undecided=undecided,
+        aggregation=chosen,
+        aggregation_reason=reason,
         notes=(
             *_notes(problems, pools, sizes, unscored, undecided),
             *([] if probabilities else ["The scores are not probabilities: no products and no weighted votes."]),
@@ -122,11 +131,46 @@ def best_of_n(
     )
 
 
+def _applies(aggregation: str, probabilities: bool) -> bool:
+    return probabilities or not find_aggregation(aggregation).needs_probabilities
+
+
+def _recommended(scored: Sequence[Scored], probabilities: bool) -> str | None:
+    """Return the makers' aggregation, if there is one, and one only, and it applies to these scores."""
+    recommended = {each.recommended for each in scored}
+    (only,) = recommended if len(recommended) == 1 else (None,)
+    return only if only is not None and _applies(only, probabilities) else None
+
+
+def _names(chosen: str | None, probabilities: bool) -> list[str]:
+    """Return the aggregations that are compared: those in every result, and the chosen one."""
+    return [
+        each.name
+        for each in AGGREGATIONS.values()
+        if (each.in_results or each.name == chosen) and _applies(each.name, probabilities)
+    ]
+
+
+def _choose(given: str | None, recommended: str | None, best: Mapping[str, Curve]) -> tuple[str, AggregationReason]:
+    if given is not None:
+        return given, "given"
+    if recommended is not None:
+        return recommended, "makers"
+    return max(best, key=lambda name: list(best[name].values())[-1].value), "most accurate"
+
+
 def check_options(
-    rows: Sequence[Rollout], *, ns: Sequence[int] | None = None, correct_by: str = "answer", timeout: float = 3.0
+    rows: Sequence[Rollout],
+    *,
+    ns: Sequence[int] | None = None,
+    aggregation: str | None = None,
+    correct_by: str = "answer",
+    timeout: float = 3.0,
 ) -> None:
     """Reject invalid options. `rows` and `timeout` are unused: every check takes the rows and all options."""
     check_sizes(ns)
+    if aggregation is not None:
+        find_aggregation(aggregation)
     if correct_by not in CORRECT_BY:
         raise OptionError(f"correct_by={correct_by!r} is unknown. Choose one of: {', '.join(CORRECT_BY)}.")
 

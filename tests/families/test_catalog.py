@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from helpers.small import CASES
 from surefoot import evaluate
 from surefoot.cli.main import main
+from surefoot.core.options import ReadOptions
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.display.terminal import show
 from surefoot.errors import CheckpointError, LoadError, OptionError
@@ -142,6 +144,11 @@ def test_published_scores_belong_to_one_model(golden: Golden) -> None:
     assert golden in find_goldens(FAMILIES[golden.family], row.id)
     assert golden in find_goldens(FAMILIES[golden.family])
     assert golden not in find_goldens(FAMILIES["mini"])
+    assert re.search(r"model card|repository|^[\w-]+/[\w-]+, [\w./-]+", golden.source)
+    assert 0 < golden.tolerance < 0.3
+    lowest = {"probability": 0, "margin": -1}[with_options(FAMILIES[row.family], row.options).scale]
+    assert all(lowest <= score <= 1 for score in golden.scores)
+    assert all(text.strip() for text in (golden.question, *golden.steps))
 
 
 def test_published_scores_are_found_by_name() -> None:
@@ -150,6 +157,35 @@ def test_published_scores_are_found_by_name() -> None:
     assert card.scores == (1.0, 0.1904296875, 0.9765625, 1.0)
     assert find_goldens(FAMILIES["shepherd"], "Qwen/Qwen2.5-Math-PRM-7B") == ()
     assert len(find_goldens(FAMILIES["reasoneval"])) == 2
+    (act,) = find_goldens(FAMILIES["actprm"], "sail/ActPRM")
+    assert act.scores == (0.9993686676025391, 0.2316841036081314, 0.7311716079711914, 0.8314468264579773)
+    assert act.system == "Please reason step by step, and put your final answer within \\boxed{}."
+    assert find_goldens(FAMILIES["actprm"], "sail/ActPRM-X") == ()
+    assert (act.question, act.steps) == (card.question, card.steps)
+    (pure,) = find_goldens(FAMILIES["trl"], "jinachris/PURE-PRM-7B")
+    assert pure.scores == (0.796875, 0.185546875, -0.0625, 0.078125)
+
+
+@pytest.mark.parametrize(
+    ("model", "examples", "lowest"),
+    [("ryokamoi/Llama-3.1-8B-FoVer-PRM", 8, 0.62109375), ("ryokamoi/Qwen-2.5-7B-FoVer-PRM", 8, 0.65234375)],
+)
+def test_all_steps_that_fover_published_scores_for(model: str, examples: int, lowest: float) -> None:
+    found = [golden for golden in find_goldens(FAMILIES["fover"], model) if "quickstart" in golden.source]
+    scores = [score for golden in found for score in golden.scores]
+    assert (len(found), len(scores), min(scores)) == (examples, 29, lowest)
+
+
+def test_check_uses_the_published_system_message(tmp_path: Path) -> None:
+    scorer = load_local(make("sail/ActPRM", tmp_path))
+    (golden,) = find_goldens(FAMILIES["actprm"])
+    (compared,) = check(scorer).comparisons
+    expected = scorer.score(golden.question, golden.steps, ReadOptions(system=golden.system))
+    assert compared.golden == golden
+    assert compared.example.step_scores == expected.step_scores
+    assert compared.example.step_scores != scorer.score(golden.question, golden.steps).step_scores
+    (other,) = check(scorer, "another").comparisons
+    assert other.example.step_scores == scorer.score(golden.question, golden.steps).step_scores
 
 
 @pytest.mark.parametrize(
@@ -157,6 +193,7 @@ def test_published_scores_are_found_by_name() -> None:
     [
         ({"scores": [0.5]}, "4 steps and 1 scores"),
         ({"tolerence": 0.1}, "the fields .*'tolerence'"),
+        ({"sytem": "s"}, "the fields .*'sytem'"),
     ],
 )
 def test_an_invalid_file_of_published_scores_is_reported(tmp_path: Path, change: dict[str, Any], message: str) -> None:

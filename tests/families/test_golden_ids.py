@@ -126,7 +126,7 @@ def test_rlhflow() -> None:
 
 @pytest.mark.parametrize("name", ["llama", "qwen"])
 def test_fover(name: str) -> None:
-    (golden,) = find_goldens(FAMILIES["fover"])
+    golden = find_goldens(FAMILIES["fover"])[0]
     chat = {} if name == "llama" else {"chat": "chatml", "preamble": QWEN_SYSTEM}
     prompt = family("fover", **chat).render(tokenizer(name), golden.question, golden.steps)
     turns = [FIRST_TURN.format(question=golden.question, step=golden.steps[0]), *golden.steps[1:]]

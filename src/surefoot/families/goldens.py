@@ -31,6 +31,8 @@ class Golden:
     question: str
     steps: tuple[str, ...]
     scores: tuple[float, ...]
+    system: str | None = None
+    """The system message with which the scores were published, if it is not the family's default."""
 
 
 def find_goldens(family: Family, model: str | None = None) -> tuple[Golden, ...]:
@@ -46,7 +48,7 @@ def find_goldens(family: Family, model: str | None = None) -> tuple[Golden, ...]
 
 @cache
 def read_goldens(file: Path) -> tuple[Golden, ...]:
-    """Read a JSON file of published examples: a list of objects with the fields of `Golden`."""
+    """Read a JSON file of published examples: a list of objects with the fields of `Golden`; `system` is optional."""
     try:
         return tuple(_golden(row) for row in json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -55,7 +57,7 @@ def read_goldens(file: Path) -> tuple[Golden, ...]:
 
 def _golden(row: dict[str, Any]) -> Golden:
     names = {field.name for field in fields(Golden)}
-    if set(row) != names:
+    if row.keys() | {"system"} != names:
         raise ValueError(f"a row has the fields {sorted(row)} instead of {sorted(names)}")
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     golden = Golden(**values)

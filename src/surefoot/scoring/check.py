@@ -5,8 +5,9 @@ Loading already checks every tensor. A model without published scores is only lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from surefoot.core.options import ReadOptions
 from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
 from surefoot.families import FAMILIES, Golden, find_goldens
@@ -50,8 +51,11 @@ def check(scorer: Scorer, name: str | None = None) -> CheckReport:
         raise OptionError("Published scores are raw. Load the model without a calibration to compare with them.")
     goldens = find_goldens(scorer.family, name or scorer.name)
     if goldens:
-        results = scorer.score_many([(golden.question, golden.steps) for golden in goldens])
-        return CheckReport(tuple(map(Comparison, results, goldens)))
+        return CheckReport(tuple(Comparison(_score(scorer, golden), golden) for golden in goldens))
     # A model without published scores still runs one example.
     example = (find_goldens(scorer.family) or find_goldens(FAMILIES["qwen"]))[0]
-    return CheckReport((Comparison(scorer.score(example.question, example.steps), None),))
+    return CheckReport((Comparison(_score(scorer, replace(example, system=None)), None),))
+
+
+def _score(scorer: Scorer, golden: Golden) -> SolutionScore:
+    return scorer.score(golden.question, golden.steps, ReadOptions(system=golden.system))

@@ -37,6 +37,7 @@ VOCABULARIES = {
     "llama": vocabulary.llama_tokenizer_json,
     "mistral": vocabulary.mistral_tokenizer_json,
     "actprm": vocabulary.actprm_tokenizer_json,
+    "deepseek": vocabulary.deepseek_tokenizer_json,
 }
 
 

@@ -40,11 +40,14 @@ BASES: dict[str, dict[str, Any]] = {
         },
     },
     "mistral": {"vocab_size": 32000, "sliding_window": 4096, "max_position_embeddings": 32768},
+    "deepseek": {"vocab_size": 100003},
 }
+MODEL_TYPES = {"deepseek": "llama"}
 TOKENIZERS = {
     "qwen2": qwen_tokenizer_json,
     "llama": vocabulary.llama_tokenizer_json,
     "mistral": vocabulary.mistral_tokenizer_json,
+    "deepseek": vocabulary.pqm_tokenizer_json,
 }
 Head = dict[str, tuple[int, ...]]
 Values = list[float]
@@ -78,9 +81,9 @@ def write(
     config = qwen_config(**SIZES, **BASES[model_type], **settings)
     del config["auto_map"]
     if model_type != "qwen2":
-        for name in ("use_sliding_window", *(["sliding_window"] if model_type == "llama" else [])):
+        for name in ("use_sliding_window", *(["sliding_window"] if model_type != "mistral" else [])):
             config.pop(name)
-    config |= {"architectures": [architecture], "model_type": model_type}
+    config |= {"architectures": [architecture], "model_type": MODEL_TYPES.get(model_type, model_type)}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text(tokenizer or TOKENIZERS[model_type]())
     generator = torch.Generator().manual_seed(seed)
@@ -108,7 +111,8 @@ def plain(folder: Path) -> tuple[nn.Module, dict[str, Tensor]]:
     config = json.loads((folder / "config.json").read_text())
     tensors = load_file(folder / "model.safetensors")
     body = AutoModel.from_config(CONFIG_MAPPING[config["model_type"]].from_dict(config), dtype=torch.float32).eval()
-    names = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    plainly = {name.removeprefix("pretrained_model."): value for name, value in tensors.items()}
+    names = {name.removeprefix("model."): value for name, value in plainly.items() if name.startswith("model.")}
     body.load_state_dict(names)
     return body, tensors
 
@@ -180,6 +184,20 @@ def make_llemma(folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(config))
     row = torch.randn(HIDDEN, generator=torch.Generator().manual_seed(7))
     change(folder, lambda tensors: tensors.update({"lm_head.weight": row.repeat(32000, 1)}))
+    return folder
+
+
+def make_pqm(folder: Path) -> Path:
+    """The state of the makers' wrapper, in which the language model is a member."""
+    write(folder, "deepseek", "LlamaForCausalLM", quiet=[100002])
+
+    def wrap(tensors: dict[str, Tensor]) -> None:
+        for name in list(tensors):
+            tensors[f"pretrained_model.{name}"] = tensors.pop(name)
+        weight = torch.randn(1, HIDDEN, generator=torch.Generator().manual_seed(7))
+        tensors.update({"v_head.summary.weight": weight, "v_head.summary.bias": torch.tensor([0.1])})
+
+    change(folder, wrap)
     return folder
 
 
@@ -314,5 +332,11 @@ CASES = [
             f, "llama", "LlamaForPRM", {"score.weight": (1, HIDDEN), "score.bias": (1,)}, lm_head=False, quiet=[17165]
         ),
         lambda t, h: linear(t, h, "score").sigmoid()[:, 0],
+    ),
+    Case(
+        "pqm",
+        "Windy0822/PQM",
+        make_pqm,
+        lambda t, h: linear(t, h, "v_head.summary")[:, 0],
     ),
 ]

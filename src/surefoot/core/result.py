@@ -24,8 +24,8 @@ NO_STEPS = "The solution has no steps."
 """The reason of a solution that was read but has no steps. A result without steps and another reason was not read."""
 
 Scale = Literal["probability", "margin", "log_ratio"]
-"""What a score means: a probability in [0, 1], a difference of two probabilities in [-1, 1], or an unbounded log-ratio
-of two models."""
+"""What a score means: a probability in [0, 1], a difference of two probabilities in [-1, 1], or an unbounded number
+with the natural threshold 0: the log-ratio of two models, or log-odds."""
 
 DEFAULT_AGGREGATION = "min"
 """How solutions are ranked if it is not known how the makers of the model rank them."""

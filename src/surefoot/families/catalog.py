@@ -14,6 +14,7 @@ from surefoot.families import makers
 from surefoot.families.makers import MakersCode
 from surefoot.families.sizes import (
     CODELLAMA_34B,
+    DEEPSEEK_7B,
     LLAMA_3B,
     LLAMA_8B,
     LLEMMA_7B,
@@ -135,6 +136,13 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768, makers=makers.UNIVERSAL),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B),
+    CatalogEntry(
+        "Windy0822/PQM",
+        "pqm",
+        DEEPSEEK_7B,
+        licence="MIT",
+        makers=MakersCode("WindyLee0822/Process_Q_Model, train_main.py and bon_eval_hf.py", aggregation="min"),
+    ),
 )
 
 

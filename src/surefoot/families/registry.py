@@ -29,6 +29,7 @@ from surefoot.families.fover import FoVer
 from surefoot.families.implicit import Implicit
 from surefoot.families.llemma import Llemma
 from surefoot.families.mini.family import Mini
+from surefoot.families.pqm import PQM
 from surefoot.families.psa import MathPSA
 from surefoot.families.qwen import Qwen
 from surefoot.families.reasoneval import ReasonEval
@@ -63,6 +64,7 @@ FAMILIES: dict[str, Family] = {
         ReasonEval(),
         Universal(),
         Babelscape(),
+        PQM(),
     )
 }
 """The families in this package."""

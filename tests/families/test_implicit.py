@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -11,23 +12,29 @@ import torch
 
 import surefoot
 from helpers.small import plain, states, write
+from helpers.vocabulary import llama_tokenizer_json
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError
+from surefoot.families import TokenizerSettings, adopt_settings, check_settings, find_family
 from surefoot.families.implicit import Implicit
+from surefoot.families.tokenizer import parse_tokenizer
 from surefoot.scoring.local import load_local
 from surefoot.scoring.score_cache import ScoreCache
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4.", "The answer is: 4"]
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("implicit") / "reference", "qwen2", "Qwen2ForCausalLM", seed=1)
+BASES = {"EurusPRM-Stage2": ("qwen2", "Qwen2ForCausalLM"), "ImplicitPRM_DPO": ("llama", "LlamaForCausalLM")}
+
+
+@pytest.fixture(scope="module", params=BASES)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("implicit") / request.param, *BASES[request.param])
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("implicit") / "EurusPRM-Stage2", "qwen2", "Qwen2ForCausalLM")
+def reference(model: Path) -> Path:
+    return write(model.parent / "reference", *BASES[model.name], seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +57,29 @@ def expected(model: Path, reference: Path, scorer: surefoot.Scorer, question: st
     ratio = log_probabilities(model, prompt) - log_probabilities(reference, prompt)
     sums = ratio[prompt.prefix - 1 :].cumsum(0)
     return [sums[end - 1].item() for end in prompt.ends]
+
+
+RECORD = Path(__file__).parent / "recorded" / "implicit-llama.json"
+
+
+def test_steps_end_where_those_of_the_makers_end() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    family = find_family([], model=record["model"])
+    for example in record["examples"]:
+        prompt = family.render(parse_tokenizer(llama_tokenizer_json()), example["question"], example["steps"])
+        assert list(prompt.ends) == example["prompts"][0]["ends"]
+
+
+@pytest.mark.parametrize(("model", "template"), [("ImplicitPRM_DPO", "llama3_1"), ("ImplicitPRM_CE", "llama3")])
+def test_the_system_turn_is_that_of_the_chat_template(model: str, template: str) -> None:
+    text = (files("trl") / "chat_templates" / f"{template}.jinja").read_text(encoding="utf-8")
+    settings = TokenizerSettings(("chat_template.jinja",), "<|begin_of_text|>", True, True, text)
+    family = adopt_settings(find_family([], model=f"Windy0822/{model}"), settings)
+    tokenizer = parse_tokenizer(llama_tokenizer_json())
+    assert check_settings(family, tokenizer, settings).mismatches == ()
+    messages = [{"role": "system", "content": "Be strict."}, *(family.chat_messages("Why?", ["So.", "Thus."]) or [])]
+    prompt = family.render(tokenizer, "Why?", ["So.", "Thus."], system="Be strict.")
+    assert list(prompt.ids) == tokenizer.encode_prompt(settings.render_chat(messages))
 
 
 def test_sums_and_increments(model: Path, reference: Path, scorer: surefoot.Scorer) -> None:

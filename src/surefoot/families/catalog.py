@@ -73,6 +73,11 @@ QWEN_VERSA = {"opening": None}
 QWEN_CHAT_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 """What the chat template of Qwen2.5's chat models writes if there is no system message."""
 TEMPLATE_SYSTEM = {"default_system": QWEN_CHAT_SYSTEM, "system_from_template": True}
+IMPLICIT_LLAMA = {
+    "reference": "meta-llama/Llama-3.1-8B-Instruct",
+    "chat": "llama3",
+    "default_system": "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
+}
 
 CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("mini", "mini", SMOLLM_16, 768, "Apache-2.0"),
@@ -126,6 +131,22 @@ CATALOG: tuple[CatalogEntry, ...] = (
     ),
     CatalogEntry("PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True),
     CatalogEntry("PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True),
+    CatalogEntry(
+        "Windy0822/ImplicitPRM_DPO",
+        "implicit",
+        LLAMA_8B,
+        options=IMPLICIT_LLAMA,
+        two_models=True,
+        makers=makers.IMPLICIT_PRM,
+    ),
+    CatalogEntry(
+        "Windy0822/ImplicitPRM_CE",
+        "implicit",
+        LLAMA_8B,
+        options=IMPLICIT_LLAMA,
+        two_models=True,
+        makers=makers.IMPLICIT_PRM,
+    ),
     CatalogEntry("sail/ActPRM", "actprm", QWEN_7B, 4096),
     CatalogEntry("sail/ActPRM-X", "actprm", QWEN_7B, 4096),
     CatalogEntry("ScalableMath/llemma-7b-prm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),

@@ -59,3 +59,4 @@ VERSA = MakersCode(
     difference="Text that spells a tag or a chat token stays text; the makers' code deletes tags.",
 )
 """Its evaluation reports the last, the mean and the lowest score and prefers none."""
+IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM, eval/prm_eval_utils.py", aggregation="min")

@@ -177,7 +177,7 @@ def test_all_steps_that_fover_published_scores_for(model: str, examples: int, lo
 
 
 def test_check_uses_the_published_system_message(tmp_path: Path) -> None:
-    scorer = load_local(make("sail/ActPRM", tmp_path))
+    scorer = load_local(make("sail/ActPRM", tmp_path), family_options={"default_system": "Be strict."})
     (golden,) = find_goldens(FAMILIES["actprm"])
     (compared,) = check(scorer).comparisons
     expected = scorer.score(golden.question, golden.steps, ReadOptions(system=golden.system))

@@ -66,7 +66,7 @@ def chat_template(name: str) -> str:
 def settings(record: dict[str, Any]) -> TokenizerSettings:
     """The settings in the tokenizer files of the checkpoint, as published or as assumed."""
     template = record.get("chat_template_file")
-    named = {"chat_template": chat_template(template)} if template else {}
+    named: dict[str, Any] = {"chat_template": chat_template(template)} if template else {}
     return TokenizerSettings(**record.get("settings", {}), **named)
 
 

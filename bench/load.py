@@ -78,7 +78,7 @@ class Load:
             if reply.status_code != 429:
                 break
             self.seen["429, retried"] += 1
-            await asyncio.sleep(float(reply.headers["retry-after"]))
+            await asyncio.sleep(float(reply.headers.get("retry-after", 1)))
         self.waits.append(time.perf_counter() - started)
         self.seen[f"good: {reply.status_code}"] += 1
         reply.raise_for_status()

@@ -360,6 +360,33 @@ def test_metrics_are_what_prometheus_reads(http: httpx.Client) -> None:
     assert reply.text.endswith("# EOF\n")
 
 
+def test_a_full_queue_says_when_to_retry_once_the_rate_is_measured(scorer: surefoot.Scorer) -> None:
+    """Neither in the metrics nor in Retry-After, which is computed from it."""
+    large = {"items": [{"question": f"{n} " + "x " * 500, "steps": ["y"]} for n in range(30)]}
+    name = "surefoot_engine_tokens_per_second"
+    with (
+        served([scorer], Settings(queue_tokens=20_000)) as (url, state),
+        httpx.Client(base_url=url, timeout=60) as http,
+    ):
+        scheduler = state.models[scorer.name].scheduler
+        replies, rates = [], []
+        for _ in range(2):
+            rates.append(state.metrics.registry.get_sample_value(name, {"model": scorer.name}))
+            assert (f"\n{name}{{" in http.get("/metrics").text) == (rates[-1] is not None)
+            with scorer.engine.lock:
+                waiting = threading.Thread(target=http.post, args=("/v1/score",), kwargs={"json": large})
+                waiting.start()
+                wait_until(lambda: scheduler.tokens > 10_000)
+                replies.append(http.post("/v1/score", json=large))
+            waiting.join()
+            wait_until(lambda: scheduler.rate is not None)
+    assert [reply.status_code for reply in replies] == [429, 429]
+    assert "retry-after" not in replies[0].headers
+    assert 1 <= int(replies[1].headers["retry-after"]) <= 60
+    assert rates[0] is None
+    assert rates[1] is not None
+
+
 def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
     with scorer.engine.lock:  # the engine is busy with another request
         for body, header in (({"timeout": 0.2}, {}), ({}, {"X-Request-Timeout": "0.2"})):
@@ -420,20 +447,6 @@ def test_a_body_that_never_ends_times_out(scorer: surefoot.Scorer) -> None:
         assert reply.startswith(b"HTTP/1.1 408")
         assert b"connection: close" in reply
         assert state.in_flight == 0
-
-
-def test_a_full_queue_is_429_with_retry_after(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
-    url, state = service
-    scheduler = state.models[scorer.name].scheduler
-    large = {"items": [{"question": f"{n} " + "x " * 500, "steps": ["y"]} for n in range(30)]}
-    with scorer.engine.lock:
-        waiting = threading.Thread(target=httpx.post, args=(f"{url}/v1/score",), kwargs={"json": large, "timeout": 60})
-        waiting.start()
-        wait_until(lambda: scheduler.tokens > 10_000)
-        reply = httpx.post(f"{url}/v1/score", json=large, timeout=60)
-    waiting.join()
-    assert reply.status_code == 429
-    assert 1 <= int(reply.headers["retry-after"]) <= 60
 
 
 def test_the_event_loop_stays_free_while_large_texts_are_read(

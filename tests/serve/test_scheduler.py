@@ -146,12 +146,23 @@ def test_a_rejected_prompt_does_not_change_the_rate(engine: Engine) -> None:
     seen: list[Batch] = []
     scheduler = Scheduler(engine, linger=0, observe=seen.append)
     engine.go.set()
-    rate = scheduler.rate
     (row,) = scheduler.submit([prompt(400, tokens=4000)]).future.result(20)
     assert isinstance(row, ServiceError)
     scheduler.close()
-    assert scheduler.rate == rate
-    assert [part.tokens for part in seen] == [0]
+    assert scheduler.rate is None
+    assert [(part.tokens, part.rate) for part in seen] == [(0, None)]
+
+
+def test_the_first_rate_is_the_first_measurement(engine: Engine) -> None:
+    """It is not mixed with an assumption. A batch of few tokens says nothing about the rate."""
+    seen: list[Batch] = []
+    scheduler = Scheduler(engine, linger=0, observe=seen.append)
+    engine.go.set()
+    scheduler.submit([prompt(1, tokens=20)]).future.result(20)
+    scheduler.submit([prompt(1, tokens=4000)]).future.result(20)
+    scheduler.close()
+    assert [part.rate is None for part in seen] == [True, False]
+    assert seen[1].rate == pytest.approx(4000 / seen[1].seconds)
 
 
 def test_cancelling_is_as_cheap_as_submitting(engine: Engine) -> None:
@@ -223,14 +234,16 @@ def test_scores_do_not_depend_on_the_batch(scorer: surefoot.Scorer) -> None:
     scheduler.close()
 
 
-def test_a_full_queue_says_when_to_retry(engine: Engine) -> None:
+@pytest.mark.parametrize("rate", [None, 35.0])
+def test_a_full_queue_says_when_to_retry(engine: Engine, rate: float | None) -> None:
     scheduler = Scheduler(engine, queue_tokens=100)
+    scheduler.rate = rate
     occupy(engine, scheduler)
     waiting = scheduler.submit([prompt(1, tokens=80)])
     with pytest.raises(QueueFullError) as rejected:
         scheduler.submit([prompt(2, tokens=80)])
     # 10 tokens are being computed and 80 are queued: this request fits when 70 of them are done, not all.
-    assert rejected.value.retry_after == pytest.approx(70 / scheduler.rate)
+    assert rejected.value.retry_after == (None if rate is None else 2.0)
     with pytest.raises(TooLargeError, match="has 101 tokens"):
         scheduler.submit([prompt(2, tokens=101)])
     engine.go.set()

@@ -62,16 +62,15 @@ class Metrics:
         )
         self.rate = Gauge(
             "surefoot_engine_tokens_per_second",
-            "Throughput of the engine: a running average.",
+            "Throughput of the engine: a running average, once it is measured.",
             ["model"],
             registry=registry,
         )
         ProcessCollector(registry=registry)
 
     def watch(self, model: str, scheduler: Scheduler) -> None:
-        """Reads the gauges of this model from its scheduler."""
+        """Reads the length of this model's queue from its scheduler."""
         self.queue_tokens.labels(model).set_function(lambda: scheduler.tokens)
-        self.rate.labels(model).set_function(lambda: scheduler.rate)
 
     def observe(self, model: str, batch: Batch) -> None:
         """Counts a batch that the engine of this model has computed."""
@@ -79,6 +78,8 @@ class Metrics:
         self.batch_tokens.labels(model).observe(batch.tokens)
         self.tokens.labels(model).inc(batch.tokens)
         self.engine_seconds.labels(model).inc(batch.seconds)
+        if batch.rate is not None:
+            self.rate.labels(model).set(batch.rate)
 
     def encoded(self, accept: str) -> tuple[bytes, str]:
         """All metrics in the format that the `Accept` header prefers, and its media type."""

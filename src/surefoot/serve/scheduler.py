@@ -45,14 +45,14 @@ ROUND_TRIP = 0.008
 """Seconds until a client has one reply and its next request is prepared."""
 QUANTUM = 256
 """The least tokens that a prompt is charged for, so that a stream of tiny prompts cannot starve the rest."""
-INITIAL_RATE = 2_000.0
-"""Tokens per second, until the engine's own rate is known."""
+ASSUMED_RATE = 2_000.0
+"""Tokens per second that batches are sized for until the rate of the engine is measured. It is never reported."""
 
 
 class QueueFullError(ServiceError):
-    """The queue is full. `retry_after`: seconds until this request would fit."""
+    """The queue is full. `retry_after`: seconds until this request would fit, or None if the rate is not known yet."""
 
-    def __init__(self, retry_after: float) -> None:
+    def __init__(self, retry_after: float | None) -> None:
         super().__init__("The queue is full. Retry later, or send fewer requests at a time.")
         self.retry_after = retry_after
 
@@ -73,6 +73,8 @@ class Batch:
     requests: int
     tokens: int
     seconds: float
+    rate: float | None
+    """The running average of the tokens per second, this batch included; None before the first measurement."""
 
 
 @dataclass(eq=False)
@@ -117,8 +119,8 @@ class Scheduler:
         observe: Callable[[Batch], None] | None = None,
     ) -> None:
         self.queue_tokens = queue_tokens
-        self.rate = INITIAL_RATE
-        """Tokens per second, shared tokens counted once: a running average."""
+        self.rate: float | None = None
+        """Tokens per second, shared tokens counted once: a running average. None before the first measurement."""
         self._compute = compute
         self._linger = linger
         self._batch_seconds = batch_seconds
@@ -166,7 +168,7 @@ class Scheduler:
             if self._closed:
                 raise ClosedError("The service is stopping and accepts no new work.")
             if (excess := self.tokens + cost - self.queue_tokens) > 0:
-                raise QueueFullError(retry_after=excess / self.rate)
+                raise QueueFullError(retry_after=None if self.rate is None else excess / self.rate)
             tag = self._virtual_time
             for entry in entries:
                 tag += max(entry.cost, QUANTUM)
@@ -256,15 +258,19 @@ class Scheduler:
                     return self._build_batch()
                 self._changed.wait(wait)
 
+    @property
+    def _planned_rate(self) -> float:
+        return ASSUMED_RATE if self.rate is None else self.rate
+
     def _token_budget(self) -> float:
         """Tokens that the engine computes in `batch_seconds`, scaled up if many requests are queued."""
         seconds = self._batch_seconds * max(1.0, self._queued_requests / REQUESTS_PER_BATCH)
-        return max(min(seconds * self.rate, MAX_BATCH_TOKENS), MIN_BATCH_TOKENS)
+        return max(min(seconds * self._planned_rate, MAX_BATCH_TOKENS), MIN_BATCH_TOKENS)
 
     def _without_reserve(self) -> float:
         """Queued tokens minus those that keep the engine busy while the replies of this batch are on their way."""
         queued = self._queued_tokens
-        on_their_way = self._queued_requests * ROUND_TRIP * self.rate  # if every queued request were answered now
+        on_their_way = self._queued_requests * ROUND_TRIP * self._planned_rate  # if all were answered now
         rest = queued * queued / (queued + on_their_way)
         return rest if queued - rest >= MIN_BATCH_TOKENS else queued
 
@@ -307,8 +313,10 @@ class Scheduler:
         # A rejected prompt takes no time, which says nothing about the engine's rate.
         tokens = 0 if any(isinstance(row, Exception) for row in rows) else self._running_tokens
         if tokens >= MIN_BATCH_TOKENS // 2:
-            self.rate += 0.3 * (tokens / max(seconds, 1e-6) - self.rate)
-        self._observe(Batch(len(batch), len({id(entry.request) for entry in batch}), tokens, seconds))
+            measured = tokens / max(seconds, 1e-6)
+            self.rate = measured if self.rate is None else self.rate + 0.3 * (measured - self.rate)
+        requests = len({id(entry.request) for entry in batch})
+        self._observe(Batch(len(batch), requests, tokens, seconds, self.rate))
         return rows
 
     def _compute_rows(self, prompts: list[Prompt]) -> list[Row]:

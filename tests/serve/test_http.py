@@ -170,10 +170,13 @@ def test_every_item_is_counted(scorer: surefoot.Scorer) -> None:
     assert counted == {"scored": 3, "partial": 0, "unscored": 1}
 
 
-@pytest.mark.parametrize("label", ["NaN", "1e999", "-Infinity"])
-def test_a_label_that_is_not_finite_is_rejected(http: httpx.Client, label: str) -> None:
+@pytest.mark.parametrize("label", ["NaN", "1e999", "-Infinity", "true"])
+def test_a_reference_answer_is_a_text_or_a_finite_number(http: httpx.Client, label: str) -> None:
     body = f'{{"query": ["q1 + 1 = 2"], "prompts": ["q"], "labels": [{label}]}}'
     reply = http.post("/get_reward?recipe=outcome", content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code in (400, 422)
+    body = f'{{"items": [{{"question": "q", "solution": "1 + 1 = 2", "gold": {label}}}]}}'
+    reply = http.post("/v1/reward", content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code in (400, 422)
 
 
@@ -192,10 +195,10 @@ def test_unknown_routes_and_methods(http: httpx.Client) -> None:
 def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
     from surefoot.rewards.recipes import find_recipe
 
-    items = [{**ITEM, "gold": "14"}, {**ITEM, "gold": "15"}, ITEM]
+    items = [{**ITEM, "gold": "14"}, {**ITEM, "gold": "15"}, ITEM, {**ITEM, "gold": 14}, {**ITEM, "gold": 14.5}]
     rewards = http.post("/v1/reward", json={"items": items, "recipe": "outcome+process"}).json()["rewards"]
     recipe, score = find_recipe("outcome+process"), scorer.score(QUESTION, SOLUTION)
-    for row, gold in zip(rewards, ("14", "15", None), strict=True):
+    for row, gold in zip(rewards, ("14", "15", None, "14", "14.5"), strict=True):
         assert row["value"] == pytest.approx(recipe(score, gold).value, abs=1e-5)
     assert rewards[2]["value"] is None
     assert "no gold answer" in rewards[2]["reason"]

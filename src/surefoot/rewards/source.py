@@ -196,7 +196,7 @@ def merge_scores(samples: Iterable[Sample], scores: Iterable[SolutionScore], mod
 def compute_reward(
     question: str,
     solution: str | Sequence[str],
-    gold: str | None = None,
+    gold: str | float | None = None,
     *,
     model: ScorerLike | None = None,
     recipe: str | Reward = DEFAULT_RECIPE,
@@ -209,8 +209,8 @@ def compute_reward(
     >>> result.value == result.score.min
     True
 
-    `gold` is the reference answer, for recipes that need one. `model` is a scorer or anything that `surefoot.load`
-    accepts; without it, the environment variable SUREFOOT_MODEL or Qwen2.5-Math-PRM-7B. `recipe` is a `Reward` or the
-    name of one. `load` holds options for `surefoot.load`. The model is loaded once per process.
+    `gold` is the reference answer, a text or a number, for recipes that need one. `model` is a scorer or anything that
+    `surefoot.load` accepts; without it, the environment variable SUREFOOT_MODEL or Qwen2.5-Math-PRM-7B. `recipe` is a
+    `Reward` or the name of one. `load` holds options for `surefoot.load`. The model is loaded once per process.
     """
     return RewardSource(model, recipe, options=options, load=load).rewards([Sample(question, solution, gold)])[0]

@@ -219,7 +219,7 @@ async def reward(body: RewardRequest, call: CurrentCall) -> Response:
     model = call.model(body.model, body.items)
     results = await model.score([item.pair for item in body.items], body.read_options)
     rewards = [
-        await model.run_recipe(partial(recipe, result, item.gold))
+        await model.run_recipe(partial(recipe, result, item.gold_text))
         for result, item in zip(results, body.items, strict=True)
     ]
     call.count(model, results)

@@ -88,7 +88,12 @@ class ScoreRequest(_Scoring):
 class RewardItem(Item):
     """An item and its reference answer, which outcome recipes need."""
 
-    gold: str | None = None
+    gold: Label = Field(None, description="The reference answer, as text or as a number.")
+
+    @property
+    def gold_text(self) -> str | None:
+        """The reference answer as recipes take it."""
+        return None if self.gold is None else str(self.gold)
 
 
 class RewardRequest(_Scoring):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -174,8 +175,21 @@ def test_a_malformed_item_is_refused_before_anything_is_sent(item: object, messa
 def test_wrong_options(url: str) -> None:
     with pytest.raises(OptionError, match="is not the address of a service"):
         surefoot.connect("127.0.0.1:8000")
-    with pytest.raises(ServiceError, match="422: There is no model with that name"):
-        surefoot.connect(url, model="other").score(QUESTION, SOLUTION)
+
+
+def test_an_unknown_model_is_named_with_those_that_are_served(url: str, scorer: surefoot.Scorer) -> None:
+    message = f"does not serve a model called 'qwen'. It serves: {scorer.name}."
+    with surefoot.connect(url, model="qwen") as client:
+        for ask in (lambda: client.score(QUESTION, SOLUTION), lambda: client.fingerprint):
+            with pytest.raises(OptionError, match=re.escape(message)):
+                ask()
+
+    async def score() -> None:
+        async with surefoot.AsyncClient(url, model="qwen") as client:
+            await client.score(QUESTION, SOLUTION)
+
+    with pytest.raises(OptionError, match=re.escape(message)):
+        asyncio.run(score())
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from surefoot.client.payload import (
     read_windows,
     request_bodies,
 )
-from surefoot.client.transport import AsyncTransport, TooLargeError, Transport
+from surefoot.client.transport import AsyncTransport, TooLargeError, Transport, UnknownModelError
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import Item
 from surefoot.core.result import Scale, SolutionScore
@@ -210,6 +210,9 @@ class Client(_Settings):
             if keep_going and len(body["items"]) == 1:
                 return [self._unscored(error)]
             return [result for half in halve(body, error) for result in self._score(half, keep_going)]
+        except UnknownModelError:
+            choose_model(self.models(), self.url, self.model)  # raises an error with all names
+            raise
 
 
 class ClientSession:
@@ -308,6 +311,9 @@ class AsyncClient(_Settings):
             if keep_going and len(body["items"]) == 1:
                 return [self._unscored(error)]
             return [result for half in halve(body, error) for result in await self._score(half, keep_going)]
+        except UnknownModelError:
+            choose_model(await self.models(), self.url, self.model)  # raises an error with all names
+            raise
 
 
 def _valid(window: Window) -> list[Row]:

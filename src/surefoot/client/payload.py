@@ -77,10 +77,12 @@ def choose_model(models: list[Row], url: str, name: str | None) -> Row:
     names = [row.get("id") for row in models]
     chosen = [row for row in models if name is None or row.get("id") == name]
     if len(chosen) != 1:
-        problem = f"does not serve {name!r}" if name is not None else "serves several models"
+        problem = f"does not serve a model called {name!r}" if name is not None else "serves several models"
         listed = ", ".join(map(str, names)) or "none"
-        hint = "served_name=... in surefoot.load, or model=... in surefoot.Client"
-        raise OptionError(f"{url} {problem}. Choose one of {listed}: {hint}.")
+        raise OptionError(
+            f"{url} {problem}. It serves: {listed}. Name one of these with model in surefoot.Client, served_name in "
+            "surefoot.load, or --served-name on the command line."
+        )
     row = chosen[0]
     if "fingerprint" not in row or "scale" not in row:
         hint = f" For a vLLM server use surefoot.load('vllm+{url}')." if row.get("owned_by") == "vllm" else ""

@@ -33,6 +33,10 @@ class TooLargeError(ServiceError):
     """The request is larger than the service accepts."""
 
 
+class UnknownModelError(ServiceError):
+    """The service does not have the requested model, or has several and none was requested."""
+
+
 class Backoff:
     """Exponential back-off with jitter, until the time is up."""
 
@@ -155,14 +159,21 @@ def _judge(reply: httpx.Response) -> tuple[float, UnreachableError | None]:
             return float(reply.headers.get("retry-after", 0.0)), UnreachableError(message)
         except ValueError:
             return 0.0, UnreachableError(message)
-    raise (TooLargeError if reply.status_code == 413 else ServiceError)(message)
+    if reply.status_code == 413:
+        raise TooLargeError(message)
+    raise (UnknownModelError if _detail(reply, "type") == "unknown_model" else ServiceError)(message)
 
 
 def _message(reply: httpx.Response) -> str:
+    return _detail(reply, "message") or reply.reason_phrase or "no reason given"
+
+
+def _detail(reply: httpx.Response, name: str) -> str | None:
+    """A field of the error in a reply, or None if the reply has another format."""
     try:
-        return str(reply.json()["error"]["message"])
+        return str(reply.json()["error"][name])
     except (ValueError, KeyError, TypeError):
-        return reply.reason_phrase or "no reason given"
+        return None
 
 
 def _data(reply: httpx.Response) -> Any:

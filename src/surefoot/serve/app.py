@@ -28,7 +28,7 @@ from surefoot.serve.routes import api, public
 from surefoot.serve.scheduler import ClosedError, QueueFullError, TooLargeError
 from surefoot.serve.schemas import summarize_errors
 from surefoot.serve.settings import Settings
-from surefoot.serve.state import ServiceState
+from surefoot.serve.state import ServiceState, UnknownModelError
 
 logger = logging.getLogger("surefoot.serve")
 
@@ -110,6 +110,8 @@ def _reply(error: Exception) -> Response:
             return error.reply
         case RequestValidationError():
             return error_reply(422, "invalid_request", summarize_errors(error.errors()))
+        case UnknownModelError():
+            return error_reply(422, "unknown_model", str(error))
         case InputError() | OptionError():
             return error_reply(422, "invalid_request", str(error))
         case TooLargeError():

@@ -22,6 +22,10 @@ MIN_CLOSE_SECONDS = 2.0
 """Seconds that the engine always gets to finish its current batch."""
 
 
+class UnknownModelError(OptionError):
+    """The request names no model, or one that is not served."""
+
+
 class ServiceState:
     """The state of the service."""
 
@@ -53,7 +57,7 @@ class ServiceState:
             return next(iter(self.models.values()))
         if name not in self.models:
             problem = "Name a model" if name is None else "There is no model with that name. Choose one"
-            raise OptionError(f"{problem}: {', '.join(self.models)}.")
+            raise UnknownModelError(f"{problem}: {', '.join(self.models)}.")
         return self.models[name]
 
     @property

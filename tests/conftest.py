@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,22 @@ def tokenizer() -> PromptTokenizer:
     import json
 
     return PromptTokenizer(json.loads(qwen_tokenizer_json()))
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    """Removes log handlers that a test leaves behind, and restores the levels that it changes.
+
+    `surefoot serve` logs to standard error. In a test that is a file of pytest, which is closed after the test.
+    """
+    loggers = [logging.getLogger(name) for name in (None, "surefoot", "uvicorn", "httpx")]
+    levels = [logger.level for logger in loggers]
+    handlers = list(logging.getLogger().handlers)
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+    for handler in [handler for handler in logging.getLogger().handlers if handler not in handlers]:
+        logging.getLogger().removeHandler(handler)
 
 
 @pytest.fixture

@@ -221,6 +221,7 @@ def test_nothing_to_score_is_said_before_the_model_is_loaded(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
+        ("--version > /dev/full", "Reading or writing failed: [Errno 28] No space left on device"),
         ("models > /dev/full", "Reading or writing failed: [Errno 28] No space left on device"),
         ("models >&-", "Standard output is closed."),
         ("score <&-", "Standard input is closed."),
@@ -334,12 +335,12 @@ def test_check_of_a_broken_model(checkpoint: Path, tmp_path: Path, capsys: pytes
     assert "not a complete safetensors file" in capsys.readouterr().err
 
 
-def test_a_reader_that_goes_away_is_no_error(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_pipe_is_an_error_in_output(checkpoint: Path, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "in.jsonl", *[{"question": QUESTION, "solution": SOLUTION}] * 300)
-    command = f"{sys.executable} -m surefoot.cli score {file} --model {checkpoint} --json | head -n 1"
+    command = f"{sys.executable} -m surefoot.cli score {file} --model {checkpoint} --json --quiet | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "surefoot: The reader of the output closed it before everything was written.\n"
     assert json.loads(done.stdout)["status"] == "scored"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import surefoot
@@ -73,6 +74,26 @@ def test_a_service_gives_the_results_of_the_model(
         found.append(without(rows, "model", "seconds"))
     assert found[0] == found[1]
     assert len(found[0]) == (12 if command[0] == "score" else 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"solution": "s", "steps": ["s"]}, "both `solution` and `steps`"), ({}, "neither `solution` nor `steps`")],
+)
+def test_the_service_and_the_command_reject_the_same_items(
+    given: dict[str, Any], message: str, service: str, checkpoint: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    item = {"question": "q", **given}
+    (tmp_path / "line.jsonl").write_text(json.dumps(item))
+    assert main(["score", str(tmp_path / "line.jsonl"), "--model", str(checkpoint), "--json"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert (result["status"], result["steps"]) == ("unscored", [])
+    assert message in result["reason"]
+    headers = {"Authorization": f"Bearer {KEY}"}
+    reply = httpx.post(f"{service}/v1/score", json={"items": [item]}, headers=headers)
+    assert reply.status_code == 422
+    assert "give either `solution` or `steps`" in reply.text
 
 
 def test_the_key_of_a_service(

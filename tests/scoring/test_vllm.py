@@ -63,7 +63,7 @@ def test_a_scorer_whose_engine_is_elsewhere(ours: str, scorer: surefoot.Scorer, 
     assert on_vllm(ours, checkpoint).fingerprint == remote.fingerprint
     with pytest.raises(OptionError, match="needs the model in this process"):
         remote.session(QUESTION)
-    with pytest.raises(OptionError, match="Choose one with served_name"):
+    with pytest.raises(OptionError, match="Choose one with `served_name`"):
         on_vllm(ours, checkpoint, served_name="other")
 
 

@@ -22,8 +22,8 @@ from typer.main import get_command
 from surefoot._version import __version__
 from surefoot.cli.exit_codes import DONE, FAILED, INTERRUPTED, MEANINGS
 from surefoot.cli.groups import Group
-from surefoot.cli.messages import name_flags, usage_message
-from surefoot.errors import OptionError, SurefootError
+from surefoot.cli.messages import error_message, usage_message
+from surefoot.errors import SurefootError
 
 NAME = "surefoot"
 COMPLETION_VARIABLE = "_SUREFOOT_COMPLETE"
@@ -111,21 +111,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if COMPLETION_VARIABLE in os.environ:
             _program().main(prog_name=NAME)  # answers the shell and exits
-        with _program().make_context(NAME, list(sys.argv[1:] if arguments is None else arguments)) as context:
-            code: int | None = _program().invoke(context)
+        try:
+            with _program().make_context(NAME, list(sys.argv[1:] if arguments is None else arguments)) as context:
+                code: int | None = _program().invoke(context)
+        except typer.Exit as left:
+            code = left.exit_code
         sys.stdout.flush()
         return code or DONE
-    except typer.Exit as left:
-        return _leave(left.exit_code)
     except typer.TyperException as error:
         return _fail(usage_message(error))
-    except OptionError as error:
-        command = context and context.meta.get("command")
-        return _fail(name_flags(str(error), command) if command else str(error))
     except SurefootError as error:
-        return _fail(str(error))
-    except BrokenPipeError:  # the reader went away (`| head`)
-        return _leave(DONE)
+        command = context and context.meta.get("command")
+        return _fail(error_message(error, command) if command else str(error))
+    except BrokenPipeError:  # such as `| head`
+        return _fail("The reader of the output closed it before everything was written.")
     except OSError as error:
         return _fail(f"Reading or writing failed: {error}")
     except KeyboardInterrupt:

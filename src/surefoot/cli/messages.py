@@ -7,8 +7,13 @@ from typing import Any
 
 import typer
 
-ARGUMENT = re.compile(r"(?<!\S)([a-z_]+)=(True\b|\.\.\.)?")
+from surefoot.errors import InputError, SurefootError
+
+ARGUMENT = re.compile(r"(?<![^\s(])([a-z_]+)=(True\b|\.\.\.)?")
+QUOTED = re.compile(r"`([a-z_]+)`")
 LIST = re.compile(r"[a-z_]+(, [a-z_]+)*(?=: )")
+FAMILY_OPTION = re.compile(r'family_options=\{"(\w+)": (\w+)\}')
+IN_PYTHON = re.compile(r" \(in Python: ([^()]|\([^()]*(\([^()]*\))?[^()]*\))*\)")
 
 
 def usage_message(error: typer.TyperException) -> str:
@@ -28,21 +33,32 @@ def usage_message(error: typer.TyperException) -> str:
     return f"{text} See {context.command_path} --help."
 
 
-def name_flags(message: str, command: Any) -> str:
-    """Replaces `seed=-1` by `--seed -1`, and `seed, draws: ...` by `--seed, --draws: ...`, if the command has them."""
-    flags = dict(_flags(command))
-    flags["family_options"] = flags.get("family_option", "--family-option")
-    names = match[0].split(", ") if (match := LIST.match(message)) else []
-    if any(name in flags for name in names):
-        return ", ".join(flags.get(name, name) for name in names) + message[len(", ".join(names)) :]
+def error_message(error: SurefootError, command: Any) -> str:
+    """The message of an error with the flags of the command instead of the arguments of a Python function.
 
-    def replace(match: re.Match[str]) -> str:
-        name, value = match.groups()
+    Errors name an argument as `seed=-1`, as `seed=...`, in backticks, or in a list at the beginning (`seed, draws:
+    ...`). In an `InputError`, backticks and lists name fields of the data. Advice in parentheses that begins with
+    "in Python:" is left out.
+    """
+    message = IN_PYTHON.sub("", str(error))
+    flags = dict(_flags(command))
+    flags["api_key"] = flags.get("model_api_key", "--api-key")  # in `serve`, --api-key is the key of its callers
+    if "family_option" in flags:
+        message = FAMILY_OPTION.sub(lambda found: f"--family-option {found[1]}={found[2].lower()}", message)
+        flags["family_options"] = flags["family_option"]
+
+    def argument(found: re.Match[str]) -> str:
+        name, value = found.groups()
         if name not in flags:
-            return match[0]
+            return found[0]
         return flags[name] if value else f"{flags[name]} "
 
-    return ARGUMENT.sub(replace, message)
+    if not isinstance(error, InputError):
+        message = QUOTED.sub(lambda found: flags.get(found[1], found[0]), message)
+        names = match[0].split(", ") if (match := LIST.match(message)) else []
+        if any(name in flags for name in names):
+            return ", ".join(flags.get(name, name) for name in names) + message[len(", ".join(names)) :]
+    return ARGUMENT.sub(argument, message)
 
 
 def flag(param: Any) -> str:

@@ -80,12 +80,12 @@ def choose_model(models: list[Row], url: str, name: str | None) -> Row:
         problem = f"does not serve a model called {name!r}" if name is not None else "serves several models"
         listed = ", ".join(map(str, names)) or "none"
         raise OptionError(
-            f"{url} {problem}. It serves: {listed}. Name one of these with model in surefoot.Client, served_name in "
-            "surefoot.load, or --served-name on the command line."
+            f"{url} {problem}. It serves: {listed}. Name one of these with --served-name (in Python: served_name=... "
+            "in surefoot.load, model=... in surefoot.Client)."
         )
     row = chosen[0]
     if "fingerprint" not in row or "scale" not in row:
-        hint = f" For a vLLM server use surefoot.load('vllm+{url}')." if row.get("owned_by") == "vllm" else ""
+        hint = f" The address of a vLLM server is vllm+{url}." if row.get("owned_by") == "vllm" else ""
         raise ServiceError(f"{url} is not a Surefoot service of this version.{hint}")
     return row
 

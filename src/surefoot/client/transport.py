@@ -127,7 +127,7 @@ def _options(url: str, api_key: str | None, timeout: float, connections: int) ->
     if address.scheme not in ("http", "https") or not address.host:
         raise OptionError(f"{url!r} is not the address of a service. Expected something like http://127.0.0.1:8000.")
     if address.userinfo:
-        raise OptionError("The address of the service contains a password, which would end up in logs. Use api_key.")
+        raise OptionError("The address of the service contains a password, which would end up in logs. Use `api_key`.")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST_TIMEOUT:
         raise OptionError(f"timeout={timeout!r}: pass seconds above 0 and up to {LONGEST_TIMEOUT}.")
     if api_key is not None and not is_key(api_key):

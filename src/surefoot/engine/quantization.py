@@ -24,13 +24,13 @@ def require(quantize: Quantization, device: torch.device) -> None:
     """Raise an error if layers of this kind cannot be created or run here."""
     if quantize == "nf4" and find_spec("bitsandbytes") is None:
         raise MissingDependencyError(
-            'quantize="nf4" needs bitsandbytes. Install it with: pip install "surefoot[nf4]". To load the model '
-            "unquantized if it is missing, pass quantize_fallback=True."
+            'quantize="nf4" needs bitsandbytes. Install it with: pip install "surefoot[nf4]" (in Python: '
+            "quantize_fallback=True loads the model unquantized instead)."
         )
     if quantize == "int8" and device.type != "cpu":
         raise OptionError(f'quantize="int8" runs on the CPU only, but the device is {device}. Use quantize="nf4".')
     if quantize == "int8" and not (_int8_engine() and runs_on_cpu("int8")):
-        raise OptionError('quantize="int8" cannot run on this CPU. Use quantize="nf4", or None.')
+        raise OptionError('quantize="int8" cannot run on this CPU. Use quantize="nf4", or omit it.')
 
 
 def import_bitsandbytes() -> Any:

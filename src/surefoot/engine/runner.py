@@ -219,7 +219,7 @@ class Runner:
             torch.cuda.empty_cache()
         if self.budget <= SMALLEST_BUDGET:
             raise SurefootError(
-                f"Not even a pack of {tokens} tokens fits into memory ({problem}). Lower max_tokens, load the model "
+                f"Not even a pack of {tokens} tokens fits into memory ({problem}). Lower `max_tokens`, load the model "
                 'with quantize="nf4", or free memory on the device.'
             )
         self.budget = max(SMALLEST_BUDGET, self.budget // 2)

@@ -83,6 +83,6 @@ def served_model(transport: Transport, name: str | None = None) -> ServedModel:
         name = next(iter(cards))
     if name is None or name not in cards:
         raise OptionError(
-            f"The server offers {', '.join(cards) or 'no models'}. Choose one with served_name, or serve only one."
+            f"The server offers {', '.join(cards) or 'no models'}. Choose one with `served_name`, or serve only one."
         )
     return ServedModel(name, str(cards[name].get("root") or name), limits[name])

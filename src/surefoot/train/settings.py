@@ -60,7 +60,7 @@ class Settings:
                 offered = ", ".join(allowed)
                 raise OptionError(f"{name}={getattr(self, name)!r} is not supported. Choose one of: {offered}.")
         if self.share and self.mixture.wrong_share is not None:
-            raise OptionError("share already balances correct and incorrect solutions. Leave wrong_share out.")
+            raise OptionError("`share` already balances correct and incorrect solutions. Omit `wrong_share`.")
         for name in ("learning_rate", "head_learning_rate", "epochs", "accumulate", "max_tokens", "wrong_weight"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise OptionError(f"{name}={value} must be above 0 and finite.")

@@ -15,7 +15,6 @@ from pathlib import Path
 from signal import Signals
 
 import httpx
-import uvicorn
 
 import surefoot
 from surefoot.serve import Settings, create_app
@@ -32,8 +31,7 @@ def served(scorers: Iterable[surefoot.Scorer], settings: Settings | None = None)
     """The address of a service in this process, and its state."""
     app = create_app(scorers, settings)
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="on")
-    server = Server(config, app.state.service)
+    server = Server(app)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
@@ -61,6 +59,10 @@ class Command:
         self._reader.start()
         assert self._said.wait(READY), self.lines
         assert self.url, "".join(self.lines)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def port(self) -> int:

@@ -441,7 +441,7 @@ def test_a_client_disconnects_while_sending_the_body(
 
 def test_a_body_that_never_ends_times_out(scorer: surefoot.Scorer) -> None:
     with (
-        served([scorer], Settings(timeout=0.5)) as (url, state),
+        served([scorer], Settings(body_timeout=0.5)) as (url, state),
         socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=20) as caller,
     ):
         caller.sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")

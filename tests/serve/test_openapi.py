@@ -83,7 +83,7 @@ def test_every_route_is_described(url: str) -> None:
     }
     for path in POSTS:
         responses = paths[path]["post"]["responses"]
-        assert set(responses) == {"200", "400", "401", "408", "413", "415", "422", "429", "501", "503", "504"}
+        assert set(responses) == {"200", "400", "401", "408", "413", "415", "422", "429", "431", "501", "503", "504"}
         for code in set(responses) - {"200"}:
             assert responses[code]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorReply")
 

@@ -50,6 +50,7 @@ def _time(about: str) -> Any:
 class Limits:
     """Fields of `surefoot.serve.settings.Settings`, with the same defaults."""
 
+    max_header_bytes: Annotated[int, _limit("Bytes in the headers of a request.")] = 32 << 10
     max_body_bytes: Annotated[int, _limit("Bytes in the body of a request.")] = 8 << 20
     max_items: Annotated[int, _limit("Items in a request.")] = 1024
     max_item_chars: Annotated[int, _limit("Characters of a question and its solution. A longer item is unscored.")] = (
@@ -60,6 +61,8 @@ class Limits:
     linger: Annotated[float, _time("How long an idle engine waits for more requests to batch.")] = 0.003
     batch_seconds: Annotated[float, _time("How long a batch may take before other requests get their turn.")] = 0.25
     timeout: Annotated[float, _time("How long a request may take.")] = 600.0
+    header_timeout: Annotated[float, _time("How long the headers of a request may take to arrive.")] = 10.0
+    body_timeout: Annotated[float, _time("How long the body of a request may take to arrive.")] = 60.0
     drain_seconds: Annotated[float, _time("How long accepted requests may take to finish after SIGTERM.")] = 30.0
 
 

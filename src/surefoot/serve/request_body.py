@@ -72,7 +72,7 @@ async def read_body(request: Request, model: type[Body], settings: Settings) -> 
     if declared != "application/json":
         raise RejectedError(error_reply(415, "not_json", "Send JSON, with the header Content-Type: application/json."))
     try:
-        raw = await asyncio.wait_for(_received(request, settings.max_body_bytes), settings.timeout)
+        raw = await asyncio.wait_for(_received(request, settings.max_body_bytes), settings.body_timeout)
     except asyncio.TimeoutError:
         message = "The body did not arrive in time. Send it at once."
         raise RejectedError(error_reply(408, "body_timeout", message, close=True)) from None

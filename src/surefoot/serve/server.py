@@ -17,15 +17,18 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from surefoot.core.addresses import is_service
 from surefoot.errors import OptionError
 from surefoot.serve.app import create_app
 from surefoot.serve.log import set_up_logging
+from surefoot.serve.protocol import BoundedHttpProtocol
 from surefoot.serve.settings import ModelSource, Settings
 from surefoot.serve.state import ServiceState
 
@@ -60,19 +63,9 @@ def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000) -> None:
     listener = _listen(host, port)
     address = f"http://{host}:{listener.getsockname()[1]}"
     app = create_app(load_models(plan.sources), plan.settings)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=MIN_SHUTDOWN_SECONDS,
-        ws="none",
-        lifespan="on",
-    )
     state: ServiceState = app.state.service
     logger.info("Serving %s at %s (process %d).", ", ".join(state.models), address, os.getpid())
-    Server(config, state).run(sockets=[listener])
+    Server(app).run(sockets=[listener])
     if state.stuck:
         logger.error("The drain period ended while work was still running. The work is abandoned.")
         logging.shutdown()
@@ -117,11 +110,23 @@ def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which drains on the first signal."""
+    """uvicorn's server, with our limits, which drains on the first signal."""
 
-    def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
+    def __init__(self, app: FastAPI) -> None:
+        self._state: ServiceState = app.state.service
+        protocol: Any = partial(BoundedHttpProtocol, service=self._state)
+        config = uvicorn.Config(
+            app,
+            http=protocol,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=MIN_SHUTDOWN_SECONDS,
+            ws="none",
+            lifespan="on",
+        )
         super().__init__(config)
-        self._state = state
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Starts to drain on the first signal; ends the process on the second one."""

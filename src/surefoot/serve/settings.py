@@ -31,6 +31,8 @@ class ModelSource:
 class Settings:
     """Limits and timeouts of the service, and its API key."""
 
+    max_header_bytes: int = 32 << 10
+    """Bytes of the request line and the headers; each header counts 32 bytes more than its name and value."""
     max_body_bytes: int = 8 << 20
     max_items: int = 1024
     """Items per request."""
@@ -46,6 +48,10 @@ class Settings:
     """Target duration of a batch: how long a new request waits for the engine at most if few are queued."""
     timeout: float = 600.0
     """Seconds that a request may take; a request can only lower it."""
+    header_timeout: float = 10.0
+    """Seconds that the request line and the headers may take to arrive."""
+    body_timeout: float = 60.0
+    """Seconds that the body may take to arrive."""
     drain_seconds: float = 30.0
     """Seconds that accepted requests have to finish after SIGTERM."""
     api_key: str | None = None

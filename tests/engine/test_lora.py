@@ -85,6 +85,21 @@ def test_an_adapter_changes_the_fingerprint(base: Path, adapter: Path, tmp_path:
     assert len(marks) == 3
 
 
+def test_every_weight_of_an_adapter_and_its_base_counts(base: Path, adapter: Path, tmp_path: Path) -> None:
+    """Wherever the two folders are: their order by name does not matter."""
+    one, other = shutil.copytree(adapter, tmp_path / "a"), shutil.copytree(base, tmp_path / "b")
+    before = fingerprint(open_checkpoint(one, base=other))
+    assert before == fingerprint(open_checkpoint(adapter))
+    assert before == fingerprint(open_checkpoint(shutil.copytree(adapter, tmp_path / "c"), base=other))
+    for file in (one / "adapter_model.safetensors", other / "model.safetensors"):
+        raw = bytearray(file.read_bytes())
+        raw[-len(raw) // 3] ^= 1
+        file.write_bytes(raw)
+        after = fingerprint(open_checkpoint(one, base=other))
+        assert after != before
+        before = after
+
+
 def test_a_saved_module_replaces_the_base_tensor(base: Path, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForTokenClassification

@@ -99,6 +99,7 @@ with Calls():
 
 import bitsandbytes
 print(json.dumps({
+    "fingerprint": scorer.fingerprint,
     "repacks": bool(bitsandbytes.nn.Linear4bit(64, 64).support_avx512bf16_for_cpu),
     "calls": sorted(name for name in names if name.startswith("bitsandbytes")),
     "together": [result.step_scores for result in together],
@@ -129,5 +130,8 @@ def test_scores_are_exact_on_any_cpu(checkpoint: Path, forced: bool) -> None:
             module.weight.data = unpacked(NF4Linear(module.weight.data, None, torch.float32, CPU))
     small = load_local(checkpoint)
     expected = [rounded.scores(small.family.render(small.tokenizer, *item)) if item[1] else [] for item in ITEMS]
+    # All CPUs compute the same numbers, so they may share caches and calibrations.
+    assert found["fingerprint"] == load_local(checkpoint, quantize="nf4").fingerprint
+    assert found["fingerprint"] != small.fingerprint
     for kind in ("together", "alone"):
         assert found[kind] == [pytest.approx(scores, abs=1e-5) for scores in expected]

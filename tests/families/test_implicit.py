@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from importlib.resources import files
 from pathlib import Path
 
@@ -80,6 +81,16 @@ def test_the_system_turn_is_that_of_the_chat_template(model: str, template: str)
     messages = [{"role": "system", "content": "Be strict."}, *(family.chat_messages("Why?", ["So.", "Thus."]) or [])]
     prompt = family.render(tokenizer, "Why?", ["So.", "Thus."], system="Be strict.")
     assert list(prompt.ids) == tokenizer.encode_prompt(settings.render_chat(messages))
+
+
+def test_every_weight_of_the_reference_counts(model: Path, reference: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(reference, tmp_path / "reference")
+    options = {"reference": str(other), "coefficient": 1.0}
+    before = load_local(model, family_options=options).fingerprint
+    raw = bytearray((other / "model.safetensors").read_bytes())
+    raw[-len(raw) // 3] ^= 1
+    (other / "model.safetensors").write_bytes(raw)
+    assert load_local(model, family_options=options).fingerprint != before
 
 
 def test_sums_and_increments(model: Path, reference: Path, scorer: surefoot.Scorer) -> None:

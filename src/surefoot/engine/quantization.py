@@ -33,6 +33,16 @@ def require(quantize: Quantization, device: torch.device) -> None:
         raise OptionError('quantize="int8" cannot run on this CPU. Use quantize="nf4", or omit it.')
 
 
+def computation(quantize: Quantization | None, device: torch.device) -> str:
+    """What computes the linear layers: a part of the fingerprint, because other kernels give other numbers.
+
+    In nf4 all CPUs compute the same (see `NF4Linear`), but GPUs quantize and multiply with bitsandbytes' own layer.
+    """
+    if quantize == "nf4":
+        return f"nf4 {'dequantized' if device.type == 'cpu' else 'bitsandbytes'}"
+    return f"int8 {_int8_engine()}" if quantize == "int8" else "none"
+
+
 def import_bitsandbytes() -> Any:
     """Import bitsandbytes without letting it download a kernel.
 

@@ -19,7 +19,7 @@ from surefoot.engine.attention import choose_attention
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.hardware import choose_device, choose_dtype
-from surefoot.engine.quantization import require
+from surefoot.engine.quantization import computation, require
 from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
@@ -72,7 +72,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
                 f"{kind.reference_model} has another vocabulary than {model}, so the two cannot be compared."
             )
     # The family's options are part of what is computed: which words are read, and how.
-    loaded = {"family": kind.identity(), "dtype": str(number), "quantize": quantize or "none"}
+    loaded = {"family": kind.identity(), "dtype": str(number), "quantize": computation(quantize, where)}
     marks = [fingerprint(each, **loaded) for each in opened]
     mark = marks[0] if len(marks) == 1 else sha256(" ".join(marks).encode()).hexdigest()
     if calibration is not None:

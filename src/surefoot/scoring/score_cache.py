@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import threading
 import time
 from array import array
@@ -21,6 +20,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surefoot.core.cache_folder import cache_folder
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CacheError
 
@@ -47,13 +47,7 @@ def default_path() -> Path:
     """The default path: SUREFOOT_CACHE if it is set, else a file in the user's cache folder."""
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named).expanduser()
-    if sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    else:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "surefoot" / "scores.sqlite"
+    return cache_folder() / "scores.sqlite"
 
 
 class ScoreCache:

@@ -69,9 +69,9 @@ class Counted:
         self.prompts = 0
         real = Runner.scores
 
-        def scores(runner: Runner, prompts: Sequence[Prompt], done: Any = None) -> list[torch.Tensor]:
+        def scores(runner: Runner, prompts: Sequence[Prompt], *callbacks: Any) -> list[torch.Tensor]:
             self.prompts += len(prompts)
-            return real(runner, prompts, done)
+            return real(runner, prompts, *callbacks)
 
         monkeypatch.setattr(Runner, "scores", scores)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
+import random
 import signal
 import sqlite3
 import subprocess
 import sys
 import textwrap
 import time
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,10 +22,11 @@ import torch
 import surefoot
 from surefoot.core.options import ReadOptions
 from surefoot.core.prompt import Prompt
+from surefoot.core.result import Scale
 from surefoot.errors import CacheError
 from surefoot.scoring import score_cache
 from surefoot.scoring.local import load_local
-from surefoot.scoring.score_cache import WRITE_EVERY, ScoreCache, default_path
+from surefoot.scoring.score_cache import WRITE_EVERY, Finished, ScoreCache, default_path
 
 ITEMS = [("What is 1 + 1?", ["1 + 1 = 2."]), ("What is 2 + 2?", ["2 + 2 = 4.", "So 4."]), ("What?", [" "])]
 
@@ -34,7 +38,7 @@ class Model:
         self.asked: list[int] = []
         self.shift = shift
 
-    def scores(self, prompts: Sequence[Prompt]) -> list[torch.Tensor]:
+    def scores(self, prompts: Sequence[Prompt], finished: Finished | None = None) -> list[torch.Tensor]:
         self.asked.append(len(prompts))
         return [torch.tensor([prompt.ids[at] + self.shift for at in prompt.reads]) for prompt in prompts]
 
@@ -100,7 +104,7 @@ def test_a_new_way_to_score_forgets_the_old(place: Path, monkeypatch: pytest.Mon
     model = Model()
     with ScoreCache(place) as cache:
         cache.wrap("m", model.scores)(prompts(1))
-        monkeypatch.setattr(score_cache, "SCORES_VERSION", 2)
+        monkeypatch.setattr(score_cache, "SCORES_VERSION", score_cache.SCORES_VERSION + 1)
         cache.wrap("m", model.scores)(prompts(1))
     assert model.asked == [1, 1]
 
@@ -109,7 +113,7 @@ def test_scores_are_written_a_few_at_a_time(place: Path) -> None:
     """The model fails in the third portion; the first two are kept."""
 
     class Failing(Model):
-        def scores(self, prompts: Sequence[Prompt]) -> list[torch.Tensor]:
+        def scores(self, prompts: Sequence[Prompt], finished: Finished | None = None) -> list[torch.Tensor]:
             if len(self.asked) == 2:
                 raise RuntimeError("power cut")
             return super().scores(prompts)
@@ -175,6 +179,110 @@ def test_an_entry_that_is_cut_is_damage(place: Path) -> None:
             cache.wrap("m", Model().scores)(prompts(1))
 
 
+def change_rows(place: Path, statement: str, *values: object) -> None:
+    connection = sqlite3.connect(place)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "value"),
+    [
+        ("UPDATE scores SET row = ?", array("f", [7.5, 7.5]).tobytes()),
+        ("UPDATE scores SET row = ?", array("f", [0.5, 7.5]).tobytes() + b"checksum"),
+        ("UPDATE scores SET row = ? || substr(row, 9)", array("f", [0.25, 0.25]).tobytes()),
+        ("UPDATE scores SET row = substr(row, 1, 8) || ?", b"checksum"),
+        ("UPDATE scores SET row = ?", 7.5),
+        ("UPDATE scores SET row = ?", "7.5"),
+        ("UPDATE scores SET row = CAST(row AS TEXT) || ?", ""),
+        ("UPDATE scores SET row = ?", b""),
+        ("UPDATE scores SET row = row || ?", b"more"),
+    ],
+)
+def test_a_changed_entry_is_damage(place: Path, statement: str, value: object) -> None:
+    with ScoreCache(place) as cache:
+        scores = cache.wrap("m", Model(-0.5).scores, scale="probability")
+        scores([Prompt((1, 1), (0, 1), 1)])
+        change_rows(place, statement, value)
+        with pytest.raises(CacheError, match=r"damaged|cannot be used"):
+            scores([Prompt((1, 1), (0, 1), 1)])
+
+
+def test_an_entry_under_another_key_is_damage(place: Path) -> None:
+    """The checksum covers the key, so the scores of one prompt cannot become those of another."""
+    with ScoreCache(place) as cache:
+        scores = cache.wrap("m", Model().scores)
+        scores(prompts(1, 2))
+        connection = sqlite3.connect(place)
+        (one, _), (_, other) = connection.execute("SELECT key, row FROM scores").fetchall()
+        connection.close()
+        change_rows(place, "UPDATE scores SET row = ? WHERE key = ?", other, one)
+        with pytest.raises(CacheError, match="does not match its checksum"):
+            scores(prompts(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("scale", "score", "stored"),
+    [
+        ("probability", 1.0, True),
+        ("probability", 0.0, True),
+        ("probability", 1.0001, False),
+        ("probability", -0.0001, False),
+        ("margin", -1.0, True),
+        ("margin", -1.0001, False),
+        ("log_ratio", -1000.0, True),
+        (None, 1000.0, True),
+    ],
+)
+def test_scores_outside_their_scale_are_given_back_and_not_kept(
+    place: Path, scale: Scale | None, score: float, stored: bool
+) -> None:
+    with ScoreCache(place) as cache:
+        scores = cache.wrap("m", Model(score).scores, scale=scale)
+        (row,) = scores([Prompt((0,), (0,), 0)])
+        assert row.tolist() == pytest.approx([score])
+        assert cache.size == stored
+
+
+def test_a_stored_score_outside_its_scale_is_damage(place: Path) -> None:
+    """Even with the right checksum: here the same entry is read as another scale."""
+    with ScoreCache(place) as cache:
+        cache.wrap("m", Model(7.5).scores)([Prompt((0,), (0,), 0)])
+        with pytest.raises(CacheError, match="damaged"):
+            cache.wrap("m", Model(7.5).scores, scale="probability")([Prompt((0,), (0,), 0)])
+
+
+def test_flipped_bits_never_change_a_score(tmp_path: Path) -> None:
+    """Anywhere in the file: either it is reported, or the score is computed again, or the bit was not used."""
+    source = tmp_path / "source.sqlite"
+    asked = [Prompt((number, number % 3), (0, 1), 1) for number in range(60)]
+
+    def compute(prompts: Sequence[Prompt], finished: Finished | None = None) -> list[torch.Tensor]:
+        return [torch.tensor([prompt.ids[at] / 60 for at in prompt.reads]) for prompt in prompts]
+
+    with ScoreCache(source) as cache:
+        cache.wrap("m", compute, scale="probability")(asked)
+    expected, raw, generator = lists(compute(asked)), source.read_bytes(), random.Random(17)
+    outcomes = {"reported": 0, "computed again": 0, "not used": 0}
+    for number in range(400):
+        damaged = bytearray(raw)
+        for _ in range(generator.choice([1, 1, 1, 8])):
+            damaged[generator.randrange(len(raw))] ^= 1 << generator.randrange(8)
+        file = tmp_path / f"{number}.sqlite"
+        file.write_bytes(damaged)
+        try:
+            with ScoreCache(file) as cache:
+                found = lists(cache.wrap("m", compute, scale="probability")(asked))
+                assert found == expected, number
+                assert cache.size >= 0
+                outcomes["computed again" if cache.misses else "not used"] += 1
+        except CacheError as error:
+            outcomes["reported" if str(file) in str(error) else "reported without the file's name"] += 1
+        file.unlink()
+    assert min(outcomes.values()) > 20, outcomes
+
+
 def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "theirs.sqlite"
     connection = sqlite3.connect(file)
@@ -235,7 +343,7 @@ CHILD = """
 
     place, start, stop, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 
-    def scores(prompts):
+    def scores(prompts, finished=None):
         time.sleep(pause)
         print(len(prompts), flush=True)
         return [torch.tensor([float(prompt.ids[0])]) for prompt in prompts]
@@ -279,6 +387,81 @@ def test_a_killed_run_goes_on_where_it_was(place: Path) -> None:
         rows = cache.wrap("m", model.scores)(wanted)
         assert lists(rows) == [[float(number)] for number in range(6 * WRITE_EVERY)]
         assert sum(model.asked) == max(0, 6 * WRITE_EVERY - written)
+
+
+SLOW_CHILD = """
+    import sys, time
+    from surefoot.core.prompt import Prompt
+    from surefoot.scoring import score_cache
+    import torch
+
+    score_cache.COMMIT_SECONDS = 0.1
+
+    def scores(prompts, finished):
+        # One call that never ends, as of a large model.
+        for number, prompt in enumerate(prompts):
+            time.sleep(0.15)
+            finished(number, torch.tensor([float(prompt.ids[0])]))
+            print(number, flush=True)
+        time.sleep(600)
+
+    with score_cache.ScoreCache(sys.argv[1]) as cache:
+        cache.wrap("m", scores)([Prompt((number,), (0,), 0) for number in range(8)])
+"""
+
+
+def test_a_killed_run_loses_only_seconds(place: Path) -> None:
+    """Scores are committed while the call that computes them is running."""
+    command = [sys.executable, "-c", textwrap.dedent(SLOW_CHILD), str(place)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(8):
+        process.stdout.readline()
+    os.kill(process.pid, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, errors
+    model = Model()
+    with ScoreCache(place) as cache:
+        rows = cache.wrap("m", model.scores)([Prompt((number,), (0,), 0) for number in range(10)])
+    assert lists(rows) == [[float(number)] for number in range(10)]
+    assert model.asked == [2]
+
+
+def test_a_real_model_reports_scores_before_it_is_done(scorer: surefoot.Scorer) -> None:
+    prompts = [scorer.family.render(scorer.tokenizer, f"What is {n} + 1?", ["It is " + "1 + " * n]) for n in range(40)]
+    reported: dict[int, list[float]] = {}
+    counts: list[int] = []
+
+    def done(count: int) -> None:
+        counts.append(count)
+        assert sum(counts) == len(reported), "the prompts of a pack are reported before they are counted"
+
+    rows = scorer.engine.scores(prompts, done, lambda index, row: reported.setdefault(index, row.tolist()))
+    assert reported == {index: row.tolist() for index, row in enumerate(rows)}
+    assert sum(count > 0 for count in counts) > 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_opens_the_file_anew(place: Path) -> None:
+    """A connection of SQLite must not be used on both sides of a fork."""
+    with ScoreCache(place) as cache:
+        cache.wrap("m", Model(0.5).scores)(prompts(1))
+        with cache._lock:  # held by a thread that does not exist in the child
+            process = multiprocessing.get_context("fork").Process(target=use_in_child, args=(cache,))
+            process.start()
+        process.join(60)
+        assert process.exitcode == 0
+        model = Model(0.5)
+        assert lists(cache.wrap("m", model.scores)(prompts(1, 2))) == [[1.5, 2.5], [2.5, 3.5]]
+        assert model.asked == []
+
+
+def use_in_child(cache: ScoreCache) -> None:
+    before = cache._connection
+    model = Model(0.5)
+    assert lists(cache.wrap("m", model.scores)(prompts(1, 2))) == [[1.5, 2.5], [2.5, 3.5]]
+    assert model.asked == [1]
+    assert cache._connection is not before
 
 
 def test_a_writer_waits_for_another(place: Path) -> None:

@@ -62,44 +62,60 @@ class Runner:
         self.budget = budget or self._budget()
 
     @torch.inference_mode()
-    def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> list[Tensor]:
+    def scores(
+        self,
+        prompts: Sequence[Prompt],
+        done: Callable[[int], None] | None = None,
+        finished: Callable[[int, Tensor], None] | None = None,
+    ) -> list[Tensor]:
         """Compute the scores at each prompt's reads, on the CPU in float32: one number or one row of numbers per read.
 
-        After every pack, `done` is called with the number of prompts that the pack completed.
+        After every pack, `done` is called with the number of prompts that the pack completed, and `finished` with the
+        index and the scores of each of them. Scores that are not finite are not reported: see `_recompute_non_finite`.
         """
         found: list[Tensor | None] = [None if prompt.reads else torch.empty(0, device="cpu") for prompt in prompts]
         with self.lock:
             while waiting := [number for number, row in enumerate(found) if row is None]:
-                rows = self._run_trie([prompts[number] for number in waiting], done or (lambda count: None))
+                rows = self._run_trie(prompts, waiting, done, finished)
                 for number, row in zip(waiting, rows, strict=True):
                     found[number] = row
         return [row for row in found if row is not None]
 
-    def _run_trie(self, prompts: Sequence[Prompt], done: Callable[[int], None]) -> list[Tensor | None]:
-        """The scores of every prompt; None for those not completed when memory ran out."""
+    def _run_trie(
+        self,
+        everything: Sequence[Prompt],
+        numbers: Sequence[int],
+        done: Callable[[int], None] | None,
+        finished: Callable[[int, Tensor], None] | None,
+    ) -> list[Tensor | None]:
+        """The scores of the prompts with these numbers; None for those not completed when memory ran out."""
+        prompts = [everything[number] for number in numbers]
         self._compile_if_worthwhile(prompts)
         trie = build_trie(prompts, self.budget, fixed_size=self._compiled is not None)
         read_keys = np.unique(np.concatenate(trie.read_keys))
-        last_reads = np.sort([tokens.max() for tokens in trie.reads])
-        found = [torch.empty(0, device="cpu")]
+        last_reads = np.array([tokens.max() for tokens in trie.reads])
+        order = np.argsort(last_reads)
+        rows: list[Tensor | None] = [None] * len(prompts)
+        # Packs read in the order of the trie, so their scores are in the order of the sorted read keys.
+        scores = torch.empty(0, device="cpu")
+        read = completed = 0
         inherited: Tensor | None = None
-        finished = computed = 0
         for pack in trie.packs():
             result = self.run(pack, inherited)
             if result is None:
                 break
             own, inherited = result
             if len(own):
-                found.append(own)
-            computed = int(pack.keys[-1]) + 1
-            before, finished = finished, int(np.searchsorted(last_reads, computed))
-            done(finished - before)
-        # Packs read in the order of the trie, so their scores are in the order of the sorted read keys.
-        scores = torch.cat(found[1:] or found)
-        rows = [
-            scores[np.searchsorted(read_keys, own)] if tokens.max() < computed else None
-            for own, tokens in zip(trie.read_keys, trie.reads, strict=True)
-        ]
+                scores = scores if read else own.new_empty(len(read_keys), *own.shape[1:])
+                scores[read : read + len(own)] = own
+                read += len(own)
+            before, completed = completed, int(np.searchsorted(last_reads, int(pack.keys[-1]) + 1, sorter=order))
+            for at in order[before:completed].tolist():
+                rows[at] = complete = scores[np.searchsorted(read_keys, trie.read_keys[at])]
+                if finished is not None and complete.isfinite().all():
+                    finished(numbers[at], complete)
+            if done is not None:
+                done(completed - before)
         if len(trie.ids) > len(prompts[0].ids) or len(prompts[0].reads) > 1:
             for prompt, row in zip(prompts, rows, strict=True):
                 self._recompute_non_finite(prompt, row)

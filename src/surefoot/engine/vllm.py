@@ -30,13 +30,20 @@ class VllmEngine:
         self._transport = transport
         self._model = model
 
-    def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> list[torch.Tensor]:
-        """Compute the scores at the reads of each prompt."""
+    def scores(
+        self,
+        prompts: Sequence[Prompt],
+        done: Callable[[int], None] | None = None,
+        finished: Callable[[int, torch.Tensor], None] | None = None,
+    ) -> list[torch.Tensor]:
+        """Compute the scores at the reads of each prompt. `finished` gets those of each request to vLLM."""
         rows = [torch.empty(0) for _ in prompts]
         readable = [at for at, prompt in enumerate(prompts) if prompt.reads]
         for part in bounded_batches(readable, lambda at: len(prompts[at].ids), max_weight=PART_TOKENS):
             for index, row in zip(part, self._pooled([prompts[index] for index in part]), strict=True):
                 rows[index] = row
+                if finished is not None:
+                    finished(index, row)
             if done is not None:
                 done(len(part))
         return rows

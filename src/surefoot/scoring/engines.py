@@ -14,8 +14,17 @@ from surefoot.core.prompt import Prompt
 class Engine(Protocol):
     """Computes the scores of prompts: a model in this process, or a server."""
 
-    def scores(self, prompts: Sequence[Prompt], done: Callable[[int], None] | None = None) -> Sequence[Tensor]:
-        """Returns the scores at the reads of each prompt. Calls `done` with the number of prompts just finished."""
+    def scores(
+        self,
+        prompts: Sequence[Prompt],
+        done: Callable[[int], None] | None = None,
+        finished: Callable[[int, Tensor], None] | None = None,
+    ) -> Sequence[Tensor]:
+        """Returns the scores at the reads of each prompt.
+
+        Calls `done` with the number of prompts just finished, and `finished` with the index and the scores of prompts
+        that are known before all are.
+        """
 
 
 def join_columns(columns: Sequence[Sequence[Tensor]]) -> list[Tensor]:

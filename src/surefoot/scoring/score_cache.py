@@ -2,8 +2,11 @@
 
 The key is the content: a hash of the model's fingerprint, the token ids and the read positions. So a changed model,
 prompt or split has other keys, and entries do not become stale. The exception is a vLLM server, whose weights cannot be
-seen: use a new cache when it serves other weights under the same name. Scores are committed in small batches, so a
-killed run continues where it was. Several processes may share one file.
+seen: use a new cache when it serves other weights under the same name. Scores are committed every few seconds, so a
+killed run continues where it was. Several processes may share one file, and a forked process opens it anew.
+
+Every entry has a checksum over its key and its scores. A damaged file raises `CacheError` or computes scores again; it
+never yields a wrong score.
 """
 
 from __future__ import annotations
@@ -16,31 +19,52 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from surefoot.core.cache_folder import cache_folder
 from surefoot.core.prompt import Prompt
+from surefoot.core.result import Scale
 from surefoot.errors import CacheError
 
 if TYPE_CHECKING:
     import torch
 
-Scores = Callable[[Sequence[Prompt]], "Sequence[torch.Tensor]"]
+Finished = Callable[[int, "torch.Tensor"], None]
+"""Takes the index and the scores of a prompt as soon as they are known."""
+
+
+class Compute(Protocol):
+    """Computes the scores at the reads of each prompt, and may report those of single prompts before it returns."""
+
+    def __call__(self, prompts: Sequence[Prompt], finished: Finished | None = None) -> Sequence[torch.Tensor]: ...
+
 
 CACHE_VARIABLE = "SUREFOOT_CACHE"
 """The environment variable with the path of the cache."""
 
 WRITE_EVERY = 64
-"""Prompts per transaction: the most that a killed run loses."""
+"""Prompts per call of the model: after each, its scores are committed."""
 
-SCORES_VERSION = 1
-"""Increment it when the computation from token ids to scores changes, so that older entries are ignored."""
+COMMIT_SECONDS = 3.0
+"""Seconds between two commits while a call of the model runs."""
+
+SCORES_VERSION = 2
+"""Increment it when the computation from token ids to scores or the format of an entry changes, so that older entries
+are ignored."""
+
+RANGES: dict[Scale | None, tuple[float, float]] = {"probability": (0.0, 1.0), "margin": (-1.0, 1.0)}
+"""The smallest and largest score of a scale. Others are unbounded, but finite."""
+
+_SLACK = 1e-5  # a sum of probabilities may exceed 1 by rounding
+_CHECK_BYTES = 8
 
 _APPLICATION = 0x53756665  # marks the file as ours
 _BUSY_SECONDS = 60.0
 _ASK_AT_ONCE = 500  # SQLite limits the parameters of one query
+_DELETE = "It contains nothing but scores that can be computed again: delete the file, or choose another one."
+_inherited: list[sqlite3.Connection] = []  # kept from the garbage collector, which would close them
 
 
 def default_path() -> Path:
@@ -62,9 +86,13 @@ class ScoreCache:
         """Prompts found so far."""
         self.misses = 0
         """Prompts computed so far."""
-        self._lock = threading.Lock()
         if self.path.is_dir():
             raise CacheError(f"The score cache {self.path} is a folder. Name a file in it.")
+        self._open()
+
+    def _open(self) -> None:
+        self._lock = threading.Lock()
+        self._process = os.getpid()
         with self._named_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
@@ -93,28 +121,28 @@ class ScoreCache:
             (count,) = self._connection.execute("SELECT count(*) FROM scores").fetchone()
         return int(count)
 
-    def wrap(self, fingerprint: str, scores: Scores, width: int = 1) -> Scores:
+    def wrap(self, fingerprint: str, compute: Compute, width: int = 1, scale: Scale | None = None) -> Compute:
         """Wrap the function that computes prompts: it is called only for prompts that are not stored.
 
-        It returns `width` numbers per read.
+        It returns `width` numbers per read. If they are scores on a `scale`, numbers outside its range are not stored.
         """
+        import torch
 
-        def cached(prompts: Sequence[Prompt]) -> list[torch.Tensor]:
-            import torch
-
+        def cached(prompts: Sequence[Prompt], finished: Finished | None = None) -> list[torch.Tensor]:
             keys = [_key(fingerprint, prompt) for prompt in prompts]
             wanted = dict(zip(keys, prompts, strict=True))
-            known = self._find(wanted, width)
-            missing = [(key, prompt) for key, prompt in wanted.items() if key not in known]
+            known = self._find(wanted, width, scale)
+            missing = [key for key in wanted if key not in known]
             self.hits += len(prompts) - len(missing)
             self.misses += len(missing)
             for start in range(0, len(missing), WRITE_EVERY):
                 some = missing[start : start + WRITE_EVERY]
-                rows = scores([prompt for _, prompt in some])
-                fresh = {key: array("f", row.flatten().tolist()) for (key, _), row in zip(some, rows, strict=True)}
-                # NaN and infinity are returned but not stored.
-                self._write({key: row for key, row in fresh.items() if all(map(isfinite, row))})
-                known |= fresh
+                writer = _Writer(self, some, scale)
+                rows = compute([wanted[key] for key in some], writer.add)
+                for number, row in enumerate(rows):
+                    writer.add(number, row)
+                writer.commit()
+                known |= writer.found
             found = [torch.tensor(known[key], dtype=torch.float32) for key in keys]
             return found if width == 1 else [row.view(len(row) // width, width) for row in found]
 
@@ -150,7 +178,7 @@ class ScoreCache:
                     raise
                 time.sleep(0.02)
 
-    def _find(self, wanted: Mapping[bytes, Prompt], width: int) -> dict[bytes, array[float]]:
+    def _find(self, wanted: Mapping[bytes, Prompt], width: int, scale: Scale | None) -> dict[bytes, array[float]]:
         found: dict[bytes, array[float]] = {}
         keys = list(wanted)
         for start in range(0, len(keys), _ASK_AT_ONCE):
@@ -158,19 +186,28 @@ class ScoreCache:
             query = f"SELECT key, row FROM scores WHERE key IN ({','.join('?' * len(some))})"
             with self._named_errors():
                 rows = self._connection.execute(query, some).fetchall()
-            for key, row in rows:
-                if len(row) != len(wanted[key].reads) * width * array("f").itemsize:
-                    raise CacheError(f"The score cache {self.path} is damaged: an entry is truncated. Delete the file.")
-                found[key] = array("f", row)
+            for key, entry in rows:
+                if not isinstance(key, bytes) or key not in wanted or not isinstance(entry, bytes):
+                    raise self._damaged("an entry has the wrong type")
+                if len(entry) != len(wanted[key].reads) * width * array("f").itemsize + _CHECK_BYTES:
+                    raise self._damaged("an entry is truncated")
+                numbers, check = entry[:-_CHECK_BYTES], entry[-_CHECK_BYTES:]
+                row = array("f", numbers)
+                if check != _check(key, numbers) or not _is_valid(row, scale):
+                    raise self._damaged("an entry does not match its checksum")
+                found[key] = row
         return found
 
-    def _write(self, rows: dict[bytes, array[float]]) -> None:
+    def _damaged(self, problem: str) -> CacheError:
+        return CacheError(f"The score cache {self.path} is damaged: {problem}. {_DELETE}")
+
+    def write(self, rows: Mapping[bytes, array[float]]) -> None:
+        """Store the scores of prompts by their keys, in one transaction."""
+        entries = [(key, (numbers := row.tobytes()) + _check(key, numbers)) for key, row in rows.items()]
         with self._named_errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                self._connection.executemany(
-                    "INSERT OR IGNORE INTO scores VALUES (?, ?)", [(key, row.tobytes()) for key, row in rows.items()]
-                )
+                self._connection.executemany("INSERT OR IGNORE INTO scores VALUES (?, ?)", entries)
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
@@ -179,6 +216,10 @@ class ScoreCache:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
+        if self._process != os.getpid():
+            # SQLite connections must not be used after a fork, nor closed: the other process has the same locks.
+            _inherited.append(self._connection)
+            self._open()
         with self._lock:
             try:
                 yield
@@ -187,15 +228,43 @@ class ScoreCache:
                     f"The score cache {self.path} cannot be used ({error}). Choose another file with --cache or "
                     f"{CACHE_VARIABLE}, or do without one."
                 ) from error
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
                 raise CacheError(
-                    f"The score cache {self.path} is damaged or not a score cache ({error}). It contains nothing "
-                    "but scores that can be computed again: delete the file, or choose another one."
+                    f"The score cache {self.path} is damaged or not a score cache ({error}). {_DELETE}"
                 ) from error
             except OSError as error:
                 raise CacheError(
                     f"The score cache {self.path} cannot be created ({error}). Choose another file."
                 ) from error
+
+
+class _Writer:
+    """Collects the scores of some prompts and commits them every few seconds."""
+
+    def __init__(self, cache: ScoreCache, keys: Sequence[bytes], scale: Scale | None) -> None:
+        self.found: dict[bytes, array[float]] = {}
+        self._cache = cache
+        self._keys = keys
+        self._scale = scale
+        self._waiting: dict[bytes, array[float]] = {}
+        self._last = time.monotonic()
+
+    def add(self, index: int, row: torch.Tensor) -> None:
+        key = self._keys[index]
+        if key in self.found:
+            return
+        self.found[key] = numbers = array("f", row.flatten().tolist())
+        # NaN and infinity are returned but not stored.
+        if _is_valid(numbers, self._scale):
+            self._waiting[key] = numbers
+        if time.monotonic() - self._last >= COMMIT_SECONDS:
+            self.commit()
+
+    def commit(self) -> None:
+        if self._waiting:
+            self._cache.write(self._waiting)
+        self._waiting = {}
+        self._last = time.monotonic()
 
 
 def as_score_cache(given: str | Path | ScoreCache | None) -> ScoreCache | None:
@@ -209,3 +278,12 @@ def _key(fingerprint: str, prompt: Prompt) -> bytes:
     digest.update(array("q", prompt.reads).tobytes())
     digest.update(array("q", prompt.targets).tobytes())
     return digest.digest()
+
+
+def _check(key: bytes, numbers: bytes) -> bytes:
+    return sha256(key + numbers).digest()[:_CHECK_BYTES]
+
+
+def _is_valid(row: array[float], scale: Scale | None) -> bool:
+    smallest, largest = RANGES.get(scale, (-inf, inf))
+    return all(isfinite(number) and smallest - _SLACK <= number <= largest + _SLACK for number in row)

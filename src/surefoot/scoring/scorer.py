@@ -21,7 +21,7 @@ from surefoot.errors import OptionError
 from surefoot.families import Family, PromptTokenizer
 from surefoot.scoring.engines import Engine, join_columns
 from surefoot.scoring.pipeline import Pipeline
-from surefoot.scoring.score_cache import ScoreCache
+from surefoot.scoring.score_cache import Compute, Finished, ScoreCache
 from surefoot.scoring.session import Session
 
 
@@ -176,13 +176,24 @@ class Scorer:
         """Computes the numbers at the reads of each prompt: one per read, or a list where the family reads several."""
         return [row.tolist() for row in self._compute(prompts)]
 
-    def _compute(self, prompts: Sequence[Prompt]) -> Sequence[Tensor]:
-        return join_columns([engine.scores(prompts) for engine in self.engines])
+    def _compute(
+        self, prompts: Sequence[Prompt], finished: Finished | None = None, done: Callable[[int], None] | None = None
+    ) -> Sequence[Tensor]:
+        *others, last = self.engines
+        columns = [engine.scores(prompts) for engine in others]
 
-    def _computing(self, done: Callable[[int], None]) -> Callable[[Sequence[Prompt]], Sequence[Tensor]]:
+        def report(index: int, row: Tensor) -> None:
+            if finished is not None:
+                finished(index, join_columns([*([column[index]] for column in columns), [row]])[0])
+
+        return join_columns([*columns, last.scores(prompts, done, finished and report)])
+
+    def _computing(self, done: Callable[[int], None]) -> Compute:
         # With several prompts per solution, or several models per prompt, progress moves once per window.
         simple = len(self.engines) == 1 and type(self.family).prompts is Family.prompts
-        compute = partial(self.engines[0].scores, done=done) if simple else self._compute
-        return (
-            compute if self.cache is None else self.cache.wrap(self.fingerprint, compute, self.family.values_per_read)
-        )
+        compute = partial(self._compute, done=done if simple else None)
+        if self.cache is None:
+            return compute
+        # Where the family combines numbers into scores, those that are stored are not on the scale.
+        scale = self.scale if type(self.family).combine is Family.combine else None
+        return self.cache.wrap(self.fingerprint, compute, self.family.values_per_read, scale)

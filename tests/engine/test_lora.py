@@ -100,6 +100,24 @@ def test_every_weight_of_an_adapter_and_its_base_counts(base: Path, adapter: Pat
         before = after
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("pickled", [False, True])
+def test_factors_that_are_not_weights_are_rejected(
+    adapter: Path, tmp_path: Path, dtype: torch.dtype, pickled: bool
+) -> None:
+    changed = shutil.copytree(adapter, tmp_path / "Math-psa")
+    tensors = load_file(changed / "adapter_model.safetensors")
+    name = next(name for name in tensors if "lora_A" in name)
+    tensors[name] = tensors[name].to(dtype)
+    if pickled:
+        (changed / "adapter_model.safetensors").unlink()
+        torch.save(tensors, changed / "adapter_model.bin")
+    else:
+        save_file(tensors, changed / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match="lora_A.* as .*; weights are float16"):
+        load_local(changed)
+
+
 def test_a_saved_module_replaces_the_base_tensor(base: Path, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForTokenClassification

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,67 @@ def test_mismatched_tensors_are_reported(
         load_local(altered(checkpoint, tmp_path / "altered", change))
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint for what is rejected before anything is scored: it has hardly any vocabulary."""
+    return write_qwen_checkpoint(tmp_path_factory.mktemp("tiny") / "model", vocab_size=300)
+
+
+NOT_WEIGHTS = [
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+    torch.complex64,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+]
+
+
+@pytest.mark.parametrize("dtype", NOT_WEIGHTS, ids=str)
+@pytest.mark.parametrize(
+    "name", ["score.2.weight", "model.norm.weight", "model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight"]
+)
+def test_tensors_that_are_not_weights_are_rejected(tiny: Path, tmp_path: Path, dtype: torch.dtype, name: str) -> None:
+    """They would be converted to numbers without their scale: an int8 head gives finite but meaningless scores."""
+    folder = altered(tiny, tmp_path / "altered", lambda tensors: tensors.update({name: tensors[name].to(dtype)}))
+    with pytest.raises(CheckpointError, match=rf"not weights in float16, .*: {re.escape(name)} is \w+\."):
+        load_local(folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(torch.zeros(2, 64).to(dtype) for dtype in NOT_WEIGHTS),
+        torch.zeros(2, 64).to_sparse(),
+        torch.zeros(2, 64).to_sparse_csr(),
+        torch.quantize_per_tensor(torch.zeros(2, 64), 1.0, 0, torch.qint8),
+        torch.empty(2, 64, device="meta"),
+    ],
+    ids=lambda tensor: f"{tensor.dtype} {tensor.layout} {tensor.device}",
+)
+def test_pickled_tensors_that_are_not_weights_are_rejected(tiny: Path, tmp_path: Path, content: torch.Tensor) -> None:
+    folder = pickled(tiny, tmp_path / "pickled")
+    tensors = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    torch.save(tensors | {"score.2.weight": content}, folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"not weights in .*: score\.2\.weight is|pytorch_model\.bin"):
+        load_local(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_weights_in_other_floating_dtypes_are_converted(
+    checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    def convert(tensors: Tensors) -> None:
+        tensors.update({name: tensor.to(dtype) for name, tensor in tensors.items()})
+
+    tolerance = 1e-6 if dtype == torch.float64 else 0.05
+    found = load_local(altered(checkpoint, tmp_path / "altered", convert))
+    assert card_scores(found) == pytest.approx(card_scores(scorer), abs=tolerance)
+
+
 def test_the_unused_language_head_may_be_missing(checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path) -> None:
     folder = altered(checkpoint, tmp_path / "headless", lambda tensors: tensors.pop("lm_head.weight"))
     assert card_scores(load_local(folder)) == card_scores(scorer)
@@ -139,6 +201,7 @@ def test_pickles_without_tensors_are_rejected(checkpoint: Path, tmp_path: Path) 
     for content, message in (
         ([1, 2], "not a mapping from names to tensors"),
         ({"a": 1}, "not a mapping from names to tensors"),
+        ({1: torch.zeros(1)}, "not a mapping from names to tensors"),
     ):
         torch.save(content, folder / "pytorch_model.bin")
         with pytest.raises(CheckpointError, match=message):

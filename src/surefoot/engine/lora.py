@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surefoot.engine.tensor_files import RETRY, StoredTensor, list_tensors, read_json
+from surefoot.engine.tensor_files import FLOATING, RETRY, StoredTensor, list_tensors, read_json
 from surefoot.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ def match_tensors(
     saved_modules = adapter.settings.get("modules_to_save") or []
     for name, tensor in _weights(adapter.folder).items():
         plain = name.removeprefix("base_model.model.")
+        if not tensor.is_floating:
+            raise CheckpointError(
+                f"{tensor.file} contains {name} as {tensor.dtype}; weights are {', '.join(FLOATING.values())}. Ask for "
+                "the adapter as it was trained, not a quantized copy."
+            )
         if match := FACTOR.fullmatch(plain):
             factors.setdefault(f"{match[1]}.weight", {})[match[2]] = tensor
         elif any(f".{module}." in f".{plain}" for module in saved_modules):

@@ -22,6 +22,10 @@ from surefoot.errors import CheckpointError
 
 RETRY = "Delete the file and download or copy it again."
 
+FLOATING = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
+"""The dtypes of weights: the names in safetensors files, and torch's. Integers, also as FP8, mean nothing without the
+scales of the program that quantized them."""
+
 
 @dataclass(frozen=True)
 class StoredTensor:
@@ -30,8 +34,15 @@ class StoredTensor:
     file: Path
     name: str
     shape: tuple[int, ...]
+    dtype: str
+    """The dtype as stored, such as `float32`."""
     packed: bool = False
     """Whether it is stored in 4 or 8 bits: see `packed_weights`."""
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether the numbers are weights as they are."""
+        return self.dtype in FLOATING.values()
 
     def read(self) -> Tensor:
         """Read the tensor as stored; a packed tensor comes back in float32."""
@@ -50,18 +61,32 @@ class StoredTensor:
 def list_tensors(file: Path) -> dict[str, StoredTensor]:
     """List the tensors in a file by name."""
     if file.suffix == ".bin":
-        return {name: StoredTensor(file, name, tuple(tensor.shape)) for name, tensor in _unpickle(file).items()}
+        return {
+            name: StoredTensor(file, name, tuple(tensor.shape), _kind(tensor))
+            for name, tensor in _unpickle(file).items()
+        }
     try:
         with safe_open(file, framework="pt") as tensors:
-            shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+            slices = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
+            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            dtypes = {name: FLOATING.get(part.get_dtype(), part.get_dtype()) for name, part in slices.items()}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{file} is not a complete safetensors file ({error}). {RETRY}") from error
     packed = {name.removesuffix(CODES) for name in shapes if name.endswith(CODES)}
     packed = {name for name in packed if name + SCALES in shapes}
     plain = shapes.keys() - {name + part for name in packed for part in (CODES, SCALES)}
-    return {name: StoredTensor(file, name, shapes[name]) for name in shapes if name in plain} | {
-        name: StoredTensor(file, name, shape_of(shapes[name + SCALES]), packed=True) for name in sorted(packed)
+    return {name: StoredTensor(file, name, shapes[name], dtypes[name]) for name in shapes if name in plain} | {
+        name: StoredTensor(file, name, shape_of(shapes[name + SCALES]), dtypes[name + SCALES], packed=True)
+        for name in sorted(packed)
     }
+
+
+def _kind(tensor: Tensor) -> str:
+    """The dtype of a pickled tensor, and what else makes it unusable as weights."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return f"{dtype} ({str(tensor.layout).removeprefix('torch.')})"
+    return f"{dtype} (without data)" if tensor.is_meta else dtype
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -89,6 +114,8 @@ def _unpickle(file: Path) -> dict[str, Tensor]:
             f"Cannot read {file} ({str(error).splitlines()[0]}). {RETRY} If it was saved with torch older than 1.6, "
             "load it there and save it as safetensors."
         ) from error
-    if not isinstance(content, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in content.values()):
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in content.items()
+    ):
         raise CheckpointError(f"{file} is not a mapping from names to tensors, so it does not hold model weights.")
     return content

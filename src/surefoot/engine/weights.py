@@ -20,6 +20,7 @@ from surefoot.core.options import Quantization
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
 from surefoot.engine.quantization import quantized_linear
+from surefoot.engine.tensor_files import FLOATING
 from surefoot.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -153,16 +154,22 @@ def _check_tensors(checkpoint: Checkpoint, expected: Mapping[str, tuple[int, ...
         for name, shape in expected.items()
         if name in found and found[name].shape != shape
     ]
+    dtypes = [f"{name} is {found[name].dtype}" for name in expected if name in found and not found[name].is_floating]
     left_over = [name for name in found if name not in expected and not name.startswith(tuple(unused) or "\0")]
     problems = [
         f"{title}: {', '.join(names[:10])}{f' and {len(names) - 10} more' if len(names) > 10 else ''}"
-        for title, names in (("missing", missing), ("wrong shape", shapes), ("unexpected", left_over))
+        for title, names in (
+            ("missing", missing),
+            ("wrong shape", shapes),
+            (f"not weights in {', '.join(FLOATING.values())}", dtypes),
+            ("unexpected", left_over),
+        )
         if names
     ]
     if problems:
         raise CheckpointError(
             f"The tensors in {checkpoint.folder} do not match this family. {'; '.join(problems)}. Check that this is "
-            "the PRM's own checkpoint, not its base model, and that it is complete."
+            "the PRM's own checkpoint, not its base model and not a quantized copy, and that it is complete."
         )
 
 

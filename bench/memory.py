@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="an existing checkpoint, or where to write one")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--no-quantize", action="store_true", help="measure the unquantized model instead (needs 31 GB)"
+        "--no-quantize", action="store_true", help="measure the unquantized model instead (27 GB of weights)"
     )
     options = parser.parse_args()
     if options.measure:

@@ -144,9 +144,11 @@ BY_ALGEBRA = [
     ("\\begin{pmatrix}1\\\\ 2\\end{pmatrix}", "\\begin{pmatrix}2\\\\1\\end{pmatrix}", False),
     ("5", "I do not know", False),
     ("\ud800x", "x", False),
-    # The reference comes first: only as such does an inequality accept an interval.
-    ("1<x<2", "(1,2)", True),
-    ("(1,2)", "1<x<2", False),
+    # An unsolved inequality may restate the question: only as the reference does it accept an interval.
+    ("2x+1<7", "(-\\infty,3)", True),
+    ("(-\\infty,3)", "2x+1<7", False),
+    # Nor is an equation in several terms its right side.
+    ("2x+z=1", "1", False),
 ]
 
 

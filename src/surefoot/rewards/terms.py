@@ -63,8 +63,9 @@ def outcome(*, weight: float = 1.0, timeout: float = 3.0) -> Term:
 
         recipe = RECIPES["min"].plus(outcome(weight=2.0))
 
-    Missing if there is no gold answer, if the comparison takes longer than `timeout` seconds, or if the solution is not
-    a valid text. A gold solution that states its answer, such as GSM8K's `#### 42`, is reduced to that answer.
+    Missing if there is no gold answer, if `same_answer` does not decide (None: the texts do not tell, or `timeout`
+    seconds passed), or if the solution is not a valid text. A gold solution that states its answer, such as GSM8K's
+    `#### 42`, is reduced to that answer.
     """
     return Term("outcome", partial(_read_outcome, timeout), weight, needs_gold=True)
 

@@ -301,7 +301,7 @@ def _opens(text: str, row: Span) -> bool:
 
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
-TEXT_COMMAND = r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*"
+TEXT_COMMAND = r"\\(?:text|textbf|textnormal|textrm|mathrm|mathbf|mbox)\s*"
 
 # A capitalized word means a heading (`2 Setup`), not what was counted (`5 apples`, `5 USD`).
 _NUMBER_LIKE = re.compile(
@@ -355,6 +355,7 @@ def prose_words(value: str) -> list[str]:
 
 # --- cleaning ----------------------------------------------------------------------------------------------------
 
+_ENDLESS = re.compile(r"\.\d+\.\.\.\Z")
 _MAX_LAYERS = 20  # of wrapping to remove; hostile nesting must not cost one pass over the text per layer
 
 
@@ -376,7 +377,7 @@ def _clean_edges(raw: str) -> str:
             value = value.strip()
         if len(value) > 1 and value[0] == value[-1] == "_":
             value = value.strip("_").strip()
-        if value.endswith((".", "。")):
+        if value.endswith((".", "。")) and not _ENDLESS.search(value):
             value = value[:-1].rstrip()
         if value == before:
             break

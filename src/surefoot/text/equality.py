@@ -1,56 +1,59 @@
 """Decide whether two answers are equal.
 
-Text and plain numbers are compared here, exactly; anything that takes algebra goes to math-verify, in a process that is
-killed at the time limit. An undecided comparison is None, never a guess.
+Words, numbers, units, times and options are compared here, exactly; anything that takes algebra goes to math-verify, in
+a process that is killed at the time limit. An undecided comparison is None, never a guess.
 """
 
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from surefoot.errors import OptionError
-from surefoot.text.answers import (
-    BOX_TOKEN,
-    NUMBER,
-    TEXT_COMMAND,
-    clean_answer,
-    counted_amount,
-    prose_words,
-    require_text,
-)
+from surefoot.text.answers import BOX_TOKEN, clean_answer, require_text
+from surefoot.text.latex import as_latex, normalize, without_text
+from surefoot.text.moments import same_moment
+from surefoot.text.numerals import read_number
+from surefoot.text.quantities import Quantity, conversion, read_quantity, same_based, same_quantity, split_unit
+from surefoot.text.verdict import Verdict
+from surefoot.text.wording import canonical, read_choice, read_choices, same_wording
 
 MAX_TIMEOUT = 3600.0
 MAX_COMPARED_CHARS = 2000
-_MAX_NUMBER_CHARS = 300
 
-_SYNONYMS = re.compile(
-    r"\\\\|\\[dt]frac(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])|\\[!,;: ]|\{,\}|\\[%$]|\*\*|[\u2212\u00d7·÷π∞°≤≥≠]"
+_ASSIGNED = re.compile(r"(?P<name>[A-Za-z])\s?(?:=|\\approx)\s?(?P<value>[^=<>,]+)")
+_VECTOR = re.compile(r"\\begin\{pmatrix\}(?P<rows>.*)\\end\{pmatrix\}", re.DOTALL)
+_TUPLE = re.compile(r"\(.*,.*\)", re.DOTALL)
+_APPROXIMATELY = re.compile(
+    r"\A(?:\\approx|(?:about|approximately|around|roughly|almost))\s?(?=[$\d+-])", re.IGNORECASE
 )
-_PLAIN = {
-    "\\\\": "\\\\", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\left": "", "\\right": "", "\\!": "", "\\,": "",
-    "\\;": " ", "\\:": " ", "\\ ": " ", "{,}": ",", "\\%": "%", "\\$": "", "**": "^", "\u2212": "-", "·": "\\cdot ",
-    "\u00d7": "\\times ", "÷": "\\div ", "π": "\\pi ", "∞": "\\infty ", "°": "^\\circ ", "≤": "\\le ", "≥": "\\ge ",
-    "≠": "\\ne ",
-}  # fmt: skip
-_TEXT = re.compile(TEXT_COMMAND + r"\{([^{}\\]*)\}")
-_PROSE = re.compile(r"(?:[^\W\d_]|[\s.,'\u2019-])*")
-_AMOUNT = re.compile(r"(?P<sign>[+-]?)\s?[$€£]?\s?(?P<inner>[+-]?)(?P<body>[^\s%][^%]*?)\s?(?P<percent>%?)")
-_QUOTIENT = re.compile(rf"(?:(?P<whole>\d+)\s+)?(?P<top>{NUMBER})\s?/\s?(?P<bottom>{NUMBER})|(?P<only>{NUMBER})")
-_FRAC = re.compile(
-    rf"(?P<whole>\d+)?\s?\\frac\s?(?:\{{\s?(?P<top>[+-]?{NUMBER})\s?\}}\s?\{{\s?(?P<bottom>[+-]?{NUMBER})\s?\}}"
-    r"|(?P<digits>\d\d))"
-)
+_INEQUALITY = re.compile(r"[<>]|\\[lg]e(?![a-z])")
+_JOIN = re.compile(r"\b(?:or|and)\b")
+_SET = re.compile(r"[<>(\[]|\\[lg]e(?![a-z])|\\cup")
+_CONTINENTAL = re.compile(r"[+-]?\d+,\d+")
+_DEGREES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s?\^\s?\{?\s?\\circ\s?\}?")
+_RADIANS = re.compile(r"\\pi(?![A-Za-z])")
+_TRIGONOMETRY = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_WORDED = re.compile(r"(?P<number>\S*\d)\s(?!and\s|or\s)(?:[A-Za-z]{3,}\s?){1,5}")
+_EMPTY = frozenset(("\\emptyset", "\\{\\}", "\\{ \\}"))
+_NO_SOLUTION = frozenset(("no solution", "no real solution", "no real solutions", "none"))
 
 
 def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
     r"""Return whether answer `b` is equal to the reference `a`, or None if that could not be decided.
 
-    Text and plain numbers are compared exactly: `1,234.50` equals `1234.5`, `\frac{1}{2}` equals `0.5`, and `1/3` does
-    not equal `0.333`. A plain number also equals the same number with what it counts: `14` equals `14 eggs`. As in
-    math-verify, `50%` equals both `0.5` and `50`. Everything else goes to math-verify, with `a` as its gold and `b` as
-    its target. The two are not interchangeable: the reference `1<x<2` accepts `(1,2)`, but the reference `(1,2)` does
-    not accept `1<x<2`. An empty answer, or one that math-verify cannot parse, is never equal: False.
+    - Numbers are compared exactly: `1,234.50` equals `1234.5`, `\frac{1}{2}` equals `0.5`, `twelve` equals `12`, and
+      `1/3` does not equal `0.333`. For an irrational number, six correct decimals are enough, as in math-verify.
+    - A number without a unit equals the same number with one, in both directions, because data sets state `18` where
+      solutions say `$18` or `18 eggs`. As in math-verify, `50%` equals both `0.5` and `50`.
+    - Two different units are converted: `5 km` equals `5000 m`, not `5 m` and not `$5`. Different things are not equal:
+      `5 eggs` and `5 apples`.
+    - Words are compared as words, options by their letter (`B`, `(B)`, `B) 12`), numerals with their base (`101_2`).
+    - Everything else goes to math-verify. An inequality equals its interval if it is solved: `1<x<2` and `(1,2)`. An
+      answer such as `2x+1<7` only restates the question, so the reference `(-\infty,3)` does not accept it.
+
+    None means that the texts do not tell, or that time ran out: `101` and `101_2`, `3:30` and `3:30 pm`, `120` and
+    `2 hours` (which is right if the question asked for minutes), `$5` and `$5 per day`. An empty answer is never equal,
+    nor is one that math-verify cannot parse if it can parse the other.
 
     math-verify runs in a child process that is killed after `timeout` seconds, so the limit holds for any input, in any
     thread, without signals. Starting a worker and waiting for a free one do not count towards `timeout`; they have
@@ -64,82 +67,130 @@ def same_answer(a: str, b: str, *, timeout: float = 3.0) -> bool | None:
     require_text(b, "same_answer() expects two strings")
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
         raise OptionError(f"timeout={timeout!r} must be a number of seconds above 0 and at most {MAX_TIMEOUT:g}.")
-    gold, target = _normal(a), _normal(b)
+    gold, target = (_APPROXIMATELY.sub("", normalize(clean_answer(each))) for each in (a, b))
     if not gold or not target:
         return False
     if gold == target:
         return True
     if max(len(gold), len(target)) > MAX_COMPARED_CHARS:
         return None
-    decided = _same_at_sight(gold, target)
-    if decided is not None:
-        return decided
-    # Imported here: only callers that need math-verify pay for subprocess and the hooks around fork and exit.
-    from surefoot.text import math_verify_pool
-
-    return math_verify_pool.compare(gold, target, float(timeout))
+    gold, target = canonical(gold), canonical(target)
+    return gold == target or _same(gold, target, float(timeout))
 
 
-def _normal(raw: str) -> str:
-    """Return the cleaned answer with equivalent notations unified."""
-    value = _SYNONYMS.sub(lambda match: _PLAIN[match.group()], clean_answer(raw))
-    if whole := _TEXT.fullmatch(value):
-        value = whole[1]
-    return " ".join(value.split())
+def _same(gold: str, target: str, timeout: float) -> bool | None:
+    """Compare two normalized answers that differ as text."""
+    decided = _same_option(gold, target, timeout) or _same_at_sight(gold, target)
+    return decided.same if decided else _same_by_algebra(gold, target, timeout)
 
 
-def _same_at_sight(a: str, b: str) -> bool | None:
-    """Compare two answers that differ as text, without algebra; None if that is not enough."""
-    first, second = _numbers(a), _numbers(b)
-    if bool(first) != bool(second):
-        # One is a plain number; the other may be a number with what it counts.
-        first, second = first or _counted(a), second or _counted(b)
+def _same_option(gold: str, target: str, timeout: float) -> Verdict | None:
+    """Compare two answers if one of them names an option of a multiple-choice question."""
+    first, second = read_choice(without_text(gold)), read_choice(without_text(target))
+    several = read_choices(without_text(gold)), read_choices(without_text(target))
+    if all(several):
+        return Verdict(several[0] == several[1])
     if first and second:
-        return not first.isdisjoint(second)
-    if not _balanced(a) or not _balanced(b):
-        return False
-    # As algebra, `listen` and `silent` are the same product of letters. Compare words as words.
-    first_words, second_words = prose_words(a), prose_words(b)
-    if first_words and second_words:
-        if _PROSE.fullmatch(a) and _PROSE.fullmatch(b):
-            return a.casefold() == b.casefold()
-        if first_words != second_words:
-            return False
+        if not (first.explicit or second.explicit):
+            return Verdict(False)
+        if first.letter != second.letter:
+            return Verdict(False)
+        agree = not first.rest or not second.rest or first.rest == second.rest
+        return Verdict(True if agree else None)
+    for choice, other in ((first, target), (second, gold)):
+        if choice and choice.rest and choice.explicit:
+            # `(B) 12` answers with the option and with its text.
+            return Verdict(choice.rest == other or _same(choice.rest, other, timeout))
+    if len(gold) == len(target) == 1 and gold.casefold() == target.casefold():
+        return Verdict(None)
     return None
 
 
-def _counted(value: str) -> frozenset[Fraction]:
-    amount = counted_amount(_TEXT.sub(r" \1 ", value))
-    return frozenset() if amount is None else _numbers(amount)
+def _same_at_sight(gold: str, target: str) -> Verdict | None:
+    """Compare two answers without algebra; None if that is not enough."""
+    if gold in _EMPTY or target in _EMPTY:
+        both = {gold, target}
+        return Verdict(both <= _EMPTY or (None if both & _NO_SOLUTION else False))
+    plain = read_number(gold), read_number(target)
+    number = plain[0] if plain[0] is not None else plain[1]
+    flat = without_text(gold), without_text(target)
+    if decided := same_based(*flat) or same_moment(*flat, number):
+        return decided
+    values = [_unassigned(gold, target), _unassigned(target, gold)]
+    first, second = (read_quantity(value) for value in values)
+    if first and second:
+        return Verdict(same_quantity(first, second))
+    if (first and _same_start(first, values[1])) or (second and _same_start(second, values[0])):
+        return Verdict(None)
+    if not _balanced(gold) or not _balanced(target):
+        return Verdict(False)
+    if any(_CONTINENTAL.fullmatch(one) and read_number(one.replace(",", ".")) == number and number is not None
+           for one, number in zip((gold, target), plain[::-1], strict=True)):  # fmt: skip
+        return Verdict(None)
+    return same_wording(gold, target)
 
 
-def _numbers(value: str) -> frozenset[Fraction]:
-    """Return the possible values of a plain number: one, two for a percentage, none if it is not a plain number."""
-    # The bound keeps hostile digits cheap, and is below any limit that can be set for int().
-    amount = _AMOUNT.fullmatch(value) if len(value) <= _MAX_NUMBER_CHARS else None
-    if amount is None or (amount["sign"] and amount["inner"]):
-        return frozenset()
-    body = amount["body"]
-    quotient = _FRAC.fullmatch(body) or _QUOTIENT.fullmatch(body)
-    if quotient is None:
-        return frozenset()
-    parts = quotient.groupdict()
-    if parts.get("only"):
-        number = _fraction(parts["only"])
-    else:
-        digits = parts.get("digits")
-        top, bottom = (digits[0], digits[1]) if digits else (parts["top"], parts["bottom"])
-        # A sign inside a mixed number is ambiguous, and a zero denominator has no value.
-        if not _fraction(bottom) or (parts["whole"] and not (top + bottom).isalnum()):
-            return frozenset()
-        number = int(parts["whole"] or 0) + _fraction(top) / _fraction(bottom)
-    if "-" in (amount["sign"], amount["inner"]):
-        number = -number
-    return frozenset((number, number / 100)) if amount["percent"] else frozenset((number,))
+def _same_start(amount: Quantity, text: str) -> bool:
+    """Whether the text starts with the same number, followed by words that may change it: `3` and `3 more`."""
+    match = _WORDED.fullmatch(text)
+    return match is not None and amount.measure.plain and read_number(match["number"]) == amount.number
 
 
-def _fraction(number: str) -> Fraction:
-    return Fraction(number.replace(",", ""))
+def _unassigned(answer: str, other: str) -> str:
+    """Return the value of `x = 5 km`, unless the other answer assigns to another name."""
+    match, against = _ASSIGNED.fullmatch(answer), _ASSIGNED.fullmatch(other)
+    return match["value"] if match and (not against or against["name"] == match["name"]) else answer
+
+
+def _same_by_algebra(gold: str, target: str, timeout: float) -> bool | None:
+    # Imported here: only callers that need math-verify pay for subprocess and the hooks around fork and exit.
+    from surefoot.text import math_verify_pool
+
+    (gold, first), (target, second) = split_unit(gold), split_unit(target)
+    if first and second:
+        factor = conversion(first, second)
+        if factor is None:
+            return False
+        if factor != 1:
+            target = f"\\frac{{{factor.numerator}}}{{{factor.denominator}}} \\cdot ({target})"
+    if gold == target:
+        return True
+    gold, target = as_latex(gold), as_latex(target)
+    gold, target = _in_radians(gold, target), _in_radians(target, gold)
+    if _is_tuple(gold) != _is_tuple(target) and (_vector(gold) or _vector(target)):
+        # A column of numbers and a point may mean the same.
+        same = math_verify_pool.compare(_vector(gold) or gold, _vector(target) or target, timeout)
+        return None if same else same
+    same = math_verify_pool.compare(gold, target, timeout)
+    # math-verify does not join inequalities by words.
+    return None if same is False and (_joined(gold, target) or _joined(target, gold)) else same
+
+
+def _joined(answer: str, other: str) -> bool:
+    """Whether this joins inequalities (`x<1 or x>2`), and the other may be the same set."""
+    return (
+        _INEQUALITY.search(answer) is not None and _JOIN.search(answer) is not None and _SET.search(other) is not None
+    )
+
+
+def _is_tuple(answer: str) -> bool:
+    return _TUPLE.fullmatch(answer) is not None
+
+
+def _vector(answer: str) -> str | None:
+    match = _VECTOR.fullmatch(answer)
+    if match is None or "&" in match["rows"] or "\\begin" in match["rows"]:
+        return None
+    return "(" + ", ".join(match["rows"].split("\\\\")) + ")"
+
+
+def _in_radians(answer: str, other: str) -> str:
+    """Convert degrees where they matter: next to radians, and in a function."""
+    if "\\circ" not in answer or not (
+        _TRIGONOMETRY.search(answer) or (_RADIANS.search(other) and "\\circ" not in other)
+    ):
+        return answer
+    return _DEGREES.sub(lambda match: f"(\\frac{{{match['number']}\\pi}}{{180}})", answer)
 
 
 def _balanced(value: str) -> bool:

@@ -17,6 +17,7 @@ import atexit
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -253,30 +254,64 @@ def main() -> None:
         print(json.dumps({"same": same}), file=replies)
 
 
-def _verify(gold: str, target: str) -> bool | None:
-    from math_verify import LatexExtractionConfig, parse, verify
+# A solved inequality is an interval. An unsolved one, such as 2x+1<7, may only restate the question.
+_SOLVED = re.compile(
+    r"[A-Za-z]\s*(?:<|>|\\le|\\ge)[^A-Za-z<>]*(?:\\[A-Za-z]+[^A-Za-z<>]*)*"
+    r"|[^A-Za-z<>]*(?:\\(?!le|ge)[A-Za-z]+[^A-Za-z<>]*)*(?:<|>|\\le|\\ge)\s*[A-Za-z]\s*(?:(?:<|>|\\le|\\ge).*)?"
+)
+_CALCULATION = re.compile(r"[^A-Za-z=<>]*=[^A-Za-z=<>]*")
 
-    sides = []
+
+def _verify(gold: str, target: str) -> bool | None:
+    """Return whether the two are equal; None if math-verify understands neither or fails."""
+    import sympy
+    from math_verify import verify
+
     try:
-        for answer in (gold, target):
-            # LaTeX only: math-verify's other parser passes the text to sympy's parse_expr, which evaluates Python.
-            read = parse(
-                f"\\boxed{{{answer}}}",
-                [LatexExtractionConfig()],
-                fallback_mode="no_fallback",
-                parsing_timeout=None,
-                raise_on_error=True,
-            )
-            if not read:
-                return False
-            sides.append(read)
-        return bool(verify(*sides, timeout_seconds=None, raise_on_error=True))
+        sides = [_parse(gold), _parse(target)]
+        if not all(sides):
+            return False if any(sides) else None
+        if any(each.has(sympy.nan, sympy.zoo) for side in sides for each in side if isinstance(each, sympy.Basic)):
+            return False  # a division by zero is not a value
+        if verify(*sides, timeout_seconds=None, raise_on_error=True):
+            return True
+        # math-verify turns an inequality into an interval, and `2+3=5` into 5, on one side only. Other equations are
+        # not turned around: the reference 2x+z=1 does not accept 1.
+        if _SOLVED.fullmatch(target) or _CALCULATION.fullmatch(gold):
+            return bool(verify(*sides[::-1], timeout_seconds=None, raise_on_error=True))
+        return False
     except MemoryError:
         os._exit(1)  # sympy's caches may still hold what filled the memory
-    except RecursionError:
-        return None
     except Exception:
-        return False
+        return None
+
+
+def _parse(answer: str) -> list[Any]:
+    import sympy
+    from math_verify import LatexExtractionConfig, LatexNormalizationConfig, parse
+
+    # Units are compared by the caller; math-verify would remove them, and the m of 5m.
+    notation = LatexNormalizationConfig(units=False, malformed_operators=True, nits=True)
+    try:
+        # LaTeX only: math-verify's other parser passes the text to sympy's parse_expr, which evaluates Python.
+        read = parse(
+            f"\\boxed{{{answer}}}",
+            [LatexExtractionConfig(normalization_config=notation)],
+            fallback_mode="no_fallback",
+            parsing_timeout=None,
+            raise_on_error=True,
+        )
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:
+        return []
+    # In an answer, i is the imaginary unit.
+    return [
+        each.subs({name: sympy.I for name in each.free_symbols if str(name) == "i"})
+        if isinstance(each, sympy.Basic | sympy.MatrixBase) and any(str(name) == "i" for name in each.free_symbols)
+        else each
+        for each in read
+    ]
 
 
 def _set_alarm(seconds: float) -> None:

@@ -2,7 +2,8 @@
 
 Every file in `recorded/` names its source. What is compared are the tokens up to each read, which decide its score:
 whether the steps share a prompt does not matter. A record of a family without a model in the catalog has `family`
-instead of `model`. `chat_template_file` names one of the published chat templates that TRL contains.
+instead of `model`. `chat_template_file` names one of the published chat templates that TRL contains. An example with
+`same_reads` differs only in the steps that its reads belong to.
 """
 
 from __future__ import annotations
@@ -104,7 +105,10 @@ def rendered(record: dict[str, Any], example: dict[str, Any]) -> Reads:
 def test_prompts_are_those_of_the_makers(record: dict[str, Any], example: dict[str, Any]) -> None:
     """Equal, or different for the documented reason: a difference that disappears must leave the catalog, too."""
     theirs = [read for each in example["prompts"] for read in reads(each["ids"], each["reads"], each.get("ends", ()))]
-    assert (rendered(record, example) == theirs) == (example.get("difference") is None)
+    ours = rendered(record, example)
+    assert (ours == theirs) == (example.get("difference") is None)
+    if example.get("same_reads"):
+        assert [ids for ids, _ in ours] == [ids for ids, _ in theirs]
 
 
 def test_the_catalog_names_what_was_recorded() -> None:

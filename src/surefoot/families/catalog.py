@@ -69,6 +69,7 @@ QWEN_LICENCE = "Qwen licence"
 SKYWORK_LICENCE = "Skywork Community License"
 LITERAL = {"separator": "\\n\\n"}
 """Four characters, not two line breaks: most likely what the training script passed."""
+MARGIN = {"margin": True}
 QWEN_VERSA = {"opening": None}
 QWEN_CHAT_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 """What the chat template of Qwen2.5's chat models writes if there is no system message."""
@@ -87,17 +88,23 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Step", "qwen", QWEN_7B, makers=makers.QWEN),
     CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Math-Span", "qwen", QWEN_7B, makers=makers.QWEN),
     CatalogEntry("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=TEMPLATE_SYSTEM, makers=makers.REASONFLUX),
-    CatalogEntry("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B),
-    CatalogEntry("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B),
-    CatalogEntry("plaguss/Qwen2.5-Math-7B-PRM-0.1", "trl", QWEN_7B),
-    CatalogEntry("HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "trl", QWEN_15B, 2048, options=LITERAL),
-    CatalogEntry("HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2", "trl", QWEN_7B, 2048, options=LITERAL),
-    CatalogEntry("axolotl-ai-co/Qwen2.5-Math-PRM-7B", "trl", QWEN_7B),
-    CatalogEntry("jinachris/PURE-PRM-7B", "trl", QWEN_7B, options={"margin": True}),
-    CatalogEntry("jinachris/Qwen2.5-Math-7B-PRM800K", "trl", QWEN_7B, options={"margin": True}),
+    CatalogEntry("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B, makers=makers.TRL),
+    CatalogEntry("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B, makers=makers.TRL),
+    CatalogEntry("plaguss/Qwen2.5-Math-7B-PRM-0.1", "trl", QWEN_7B, makers=makers.TRL),
+    CatalogEntry(
+        "HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "trl", QWEN_15B, 2048, options=LITERAL, makers=makers.TRL
+    ),
+    CatalogEntry(
+        "HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2", "trl", QWEN_7B, 2048, options=LITERAL, makers=makers.TRL
+    ),
+    CatalogEntry("axolotl-ai-co/Qwen2.5-Math-PRM-7B", "trl", QWEN_7B, makers=makers.AXOLOTL),
+    CatalogEntry("jinachris/PURE-PRM-7B", "trl", QWEN_7B, options=MARGIN, licence="Apache-2.0", makers=makers.PURE),
+    CatalogEntry(
+        "jinachris/Qwen2.5-Math-7B-PRM800K", "trl", QWEN_7B, options=MARGIN, licence="Apache-2.0", makers=makers.PURE
+    ),
     CatalogEntry("peiyi9979/math-shepherd-mistral-7b-prm", "shepherd", MISTRAL_7B, 4096, makers=makers.SHEPHERD),
     CatalogEntry("HanningZhang/Llama3.1-Math-PRM", "er-prm", LLAMA_8B, 1024, makers=makers.ER_PRM),
-    CatalogEntry("openreasoner/Math-psa", "math-psa", QWEN_7B, 2048, makers=makers.MATH_PSA),
+    CatalogEntry("openreasoner/Math-psa", "math-psa", QWEN_7B, 2048, licence="MIT", makers=makers.MATH_PSA),
     CatalogEntry("UW-Madison-Lee-Lab/VersaPRM", "versa", LLAMA_8B, 750, makers=makers.VERSA),
     CatalogEntry("UW-Madison-Lee-Lab/VersaPRM-Aug", "versa", LLAMA_8B, 750, makers=makers.VERSA),
     CatalogEntry("UW-Madison-Lee-Lab/VersaPRM-Base-8B", "versa", LLAMA_8B, 750, makers=makers.VERSA),
@@ -115,11 +122,12 @@ CATALOG: tuple[CatalogEntry, ...] = (
         makers=makers.RLHFLOW,
     ),
     CatalogEntry("RLHFlow/Llama3.1-8B-PRM-Deepseek-Data", "rlhflow", LLAMA_8B, 8192, makers=makers.RLHFLOW),
-    CatalogEntry("ryokamoi/Llama-3.1-8B-FoVer-PRM", "fover", LLAMA_8B, makers=makers.FOVER),
+    CatalogEntry("ryokamoi/Llama-3.1-8B-FoVer-PRM", "fover", LLAMA_8B, licence="Llama 3.1", makers=makers.FOVER),
     CatalogEntry(
         "ryokamoi/Qwen-2.5-7B-FoVer-PRM",
         "fover",
         QWEN_7B,
+        licence="Apache-2.0",
         options={"chat": "chatml", "preamble": QWEN_CHAT_SYSTEM},
         makers=makers.FOVER,
     ),
@@ -129,8 +137,12 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry(
         "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "skywork", QWEN_7B, 4096, SKYWORK_LICENCE, makers=makers.SKYWORK
     ),
-    CatalogEntry("PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True),
-    CatalogEntry("PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True),
+    CatalogEntry(
+        "PRIME-RL/EurusPRM-Stage1", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True, makers=makers.EURUS
+    ),
+    CatalogEntry(
+        "PRIME-RL/EurusPRM-Stage2", "implicit", QWEN_7B, 4096, "Apache-2.0", two_models=True, makers=makers.EURUS
+    ),
     CatalogEntry(
         "Windy0822/ImplicitPRM_DPO",
         "implicit",
@@ -147,16 +159,23 @@ CATALOG: tuple[CatalogEntry, ...] = (
         two_models=True,
         makers=makers.IMPLICIT_PRM,
     ),
-    CatalogEntry("sail/ActPRM", "actprm", QWEN_7B, 4096),
-    CatalogEntry("sail/ActPRM-X", "actprm", QWEN_7B, 4096),
-    CatalogEntry("ScalableMath/llemma-7b-prm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
-    CatalogEntry("ScalableMath/llemma-7b-prm-metamath-level-1to3-hf", "llemma", LLEMMA_7B),
-    CatalogEntry("ScalableMath/llemma-7b-oprm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B),
-    CatalogEntry("GAIR/ReasonEval-7B", "reasoneval", MISTRAL_7B, options={"tokens_back": 1}, makers=makers.REASONEVAL),
-    CatalogEntry("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B, makers=makers.REASONEVAL),
-    CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768, makers=makers.UNIVERSAL),
-    CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B),
-    CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B),
+    CatalogEntry("sail/ActPRM", "actprm", QWEN_7B, 4096, makers=makers.ACTPRM),
+    CatalogEntry("sail/ActPRM-X", "actprm", QWEN_7B, 4096, licence="Apache-2.0", makers=makers.ACTPRM),
+    CatalogEntry("ScalableMath/llemma-7b-prm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B, makers=makers.LLEMMA),
+    CatalogEntry("ScalableMath/llemma-7b-prm-metamath-level-1to3-hf", "llemma", LLEMMA_7B, makers=makers.LLEMMA),
+    CatalogEntry("ScalableMath/llemma-7b-oprm-prm800k-level-1to3-hf", "llemma", LLEMMA_7B, makers=makers.LLEMMA),
+    CatalogEntry(
+        "GAIR/ReasonEval-7B",
+        "reasoneval",
+        MISTRAL_7B,
+        options={"tokens_back": 1},
+        licence="Llama 2",
+        makers=makers.REASONEVAL,
+    ),
+    CatalogEntry("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B, licence="Apache-2.0", makers=makers.REASONEVAL),
+    CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768, licence="Apache-2.0", makers=makers.UNIVERSAL),
+    CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B, makers=makers.BABELSCAPE),
+    CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B, makers=makers.BABELSCAPE),
     CatalogEntry(
         "Windy0822/PQM",
         "pqm",

@@ -59,4 +59,33 @@ VERSA = MakersCode(
     difference="Text that spells a tag or a chat token stays text; the makers' code deletes tags.",
 )
 """Its evaluation reports the last, the mean and the lowest score and prefers none."""
+TRL = MakersCode(
+    "huggingface/trl@f2cd577, trl/experimental/prm/prm_trainer.py and docs/source/prm_trainer.md", difference=FORGED
+)
+AXOLOTL = MakersCode(
+    "axolotl-ai-cloud/axolotl@067b021, src/axolotl/prompt_strategies/stepwise_supervised.py", difference=FORGED
+)
+PURE = MakersCode("model card of jinachris/PURE-PRM-7B", aggregation="soft_min", difference=FORGED)
+"""The temperature of the soft minimum is 0.1, here as there."""
+ACTPRM = MakersCode(
+    "sail-sg/ActivePRM@a93b338, examples/py_scripts/code_snippets.py and test_actprm_on_processbench.py",
+    difference=FORGED,
+)
+EURUS = MakersCode(
+    "PRIME-RL/ImplicitPRM@c044175, eval/processbench.py",
+    threshold=0.0004,
+    difference=(
+        "The score of a step takes nothing from the step after it, and a labelled step is not labelled again. "
+        "Text that spells a chat token stays text."
+    ),
+)
+"""eval/process_eval.sh finds errors with a sigmoid below 0.5005 and a coefficient of 0.005; its reference model is
+Qwen2.5-7B-Instruct. The same threshold is 0.0004 on Surefoot's scale, with the coefficient 0.001 of the model card."""
+LLEMMA = MakersCode(
+    "Edward-Sun/easy-to-hard@cf1d6d8, inference_reward.py",
+    difference="A blank line inside a step is written as one line break, because it would end the step.",
+)
+BABELSCAPE = MakersCode(
+    "model card of Babelscape/Llama-3.1-8B-PRM800k-r", difference=f"{TAGS} A labelled step is not labelled again."
+)
 IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM, eval/prm_eval_utils.py", aggregation="min")

@@ -26,7 +26,6 @@ from surefoot.families import (
     all_models,
     find_family,
 )
-from surefoot.families.tokenizer import parse_tokenizer
 from surefoot.testing import qwen_tokenizer_json
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -39,17 +38,14 @@ VOCABULARIES = {
     "mistral": vocabulary.mistral_tokenizer_json,
     "actprm": vocabulary.actprm_tokenizer_json,
     "deepseek": vocabulary.deepseek_tokenizer_json,
+    "granite": vocabulary.granite_tokenizer_json,
 }
 
 
 @cache
 def tokenizer(name: str, added: tuple[str, ...] = ()) -> PromptTokenizer:
     """A real vocabulary, with the special tokens that the model's makers added at its end."""
-    layout = json.loads(VOCABULARIES[name]())
-    template = layout["added_tokens"][0]
-    end = max(parse_tokenizer(VOCABULARIES[name]()).vocab_size, 0)
-    layout["added_tokens"] += [template | {"content": each, "id": end + at} for at, each in enumerate(added)]
-    return PromptTokenizer(layout)
+    return PromptTokenizer(vocabulary.with_added_tokens(json.loads(VOCABULARIES[name]()), added))
 
 
 @cache

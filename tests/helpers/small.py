@@ -18,6 +18,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.testing import qwen_config, qwen_shapes, qwen_tokenizer_json, random_tensor
 
 HIDDEN = 32
+GRANITE_Y, GRANITE_ROLE_END = 56, 151653
 SIZES = {
     "hidden_size": HIDDEN,
     "intermediate_size": 48,
@@ -41,6 +42,16 @@ BASES: dict[str, dict[str, Any]] = {
     },
     "mistral": {"vocab_size": 32000, "sliding_window": 4096, "max_position_embeddings": 32768},
     "deepseek": {"vocab_size": 100003},
+    "granite": {
+        "vocab_size": 152064,
+        "max_position_embeddings": 131072,
+        "rope_theta": 10000000.0,
+        "tie_word_embeddings": True,
+        "embedding_multiplier": 12.0,
+        "attention_multiplier": 1 / 16,
+        "residual_multiplier": 0.22,
+        "logits_scaling": 16.0,
+    },
 }
 MODEL_TYPES = {"deepseek": "llama"}
 TOKENIZERS = {
@@ -48,6 +59,7 @@ TOKENIZERS = {
     "llama": vocabulary.llama_tokenizer_json,
     "mistral": vocabulary.mistral_tokenizer_json,
     "deepseek": vocabulary.pqm_tokenizer_json,
+    "granite": vocabulary.granite_tokenizer_json,
 }
 Head = dict[str, tuple[int, ...]]
 Values = list[float]
@@ -201,6 +213,20 @@ def make_pqm(folder: Path) -> Path:
     return folder
 
 
+def make_granite(folder: Path) -> Path:
+    """A model in which `Y` is among the likely tokens: its embedding points where that of the token before it does."""
+    write(folder, "granite", "GraniteForCausalLM", lm_head=False)
+    direction = torch.nn.functional.normalize(torch.randn(HIDDEN, generator=torch.Generator().manual_seed(7)), dim=0)
+
+    def update(tensors: dict[str, Tensor]) -> None:
+        embeddings = tensors["model.embed_tokens.weight"]
+        embeddings[GRANITE_ROLE_END] = 0.1 * direction
+        embeddings[GRANITE_Y] = 58.0 * direction
+
+    change(folder, update)
+    return folder
+
+
 ENSEMBLE: Head = {
     f"score.{part}.{name}.{kind}": (32, *size) if kind == "weight" else (32, size[1])
     for part in ("model", "reg_model")
@@ -338,5 +364,11 @@ CASES = [
         "Windy0822/PQM",
         make_pqm,
         lambda t, h: linear(t, h, "v_head.summary")[:, 0],
+    ),
+    Case(
+        "granite",
+        "ibm-granite/granite-3.3-8b-math-prm-v2",
+        make_granite,
+        lambda t, h: (h @ t["model.embed_tokens.weight"].T / 16).softmax(-1)[:, GRANITE_Y],
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -106,3 +107,23 @@ def actprm_tokenizer_json() -> str:
     ]
     layout["added_tokens"] += [*spare, tokens["<|im_start|>"] | {"content": "<extra_0>", "id": 151665}]
     return json.dumps(layout)
+
+
+GRANITE_TOKENS = ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>")
+
+
+def with_added_tokens(layout: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A tokenizer.json with more special tokens, which get the ids after its last one."""
+    added = layout["added_tokens"]
+    first = max([*layout["model"]["vocab"].values(), *(token["id"] for token in added)]) + 1
+    new = [added[0] | {"content": name, "id": number} for number, name in enumerate(names, start=first)]
+    return layout | {"added_tokens": [*added, *new]}
+
+
+@cache
+def granite_tokenizer_json() -> str:
+    """Qwen's with Granite's special tokens, because no package with Granite's own vocabulary was found.
+
+    Both split numbers into digits and text at special tokens, and in both `Y` is a token.
+    """
+    return json.dumps(with_added_tokens(json.loads(qwen_tokenizer_json()), GRANITE_TOKENS))

@@ -15,6 +15,7 @@ from surefoot.families.makers import MakersCode
 from surefoot.families.sizes import (
     CODELLAMA_34B,
     DEEPSEEK_7B,
+    GRANITE_8B,
     LLAMA_3B,
     LLAMA_8B,
     LLEMMA_7B,
@@ -49,20 +50,28 @@ class CatalogEntry:
     """Family options that this model needs."""
     two_models: bool = False
     """The family compares two models of this size and loads their output layers."""
+    output_layer: bool = False
+    """The family needs all logits and loads the whole output layer of its one model."""
     makers: MakersCode | None = None
     """What the makers' own code does, if Surefoot was compared with it."""
 
     @property
     def parameters(self) -> int:
         """The approximate number of weights that are loaded."""
-        one = self.size.linear + self.size.embeddings
-        return 2 * (one + self.size.embeddings) if self.two_models else one
+        return self._models * (self.size.linear + self._vocabulary)
 
     def bytes(self, *, nf4: bool) -> float:
         """The approximate memory of the weights: in bfloat16, or with the linear layers in nf4."""
-        linear = self.size.linear * (NF4_BYTES if nf4 else 2)
-        one = linear + 2 * self.size.embeddings
-        return 2 * (one + 2 * self.size.embeddings) if self.two_models else one
+        return self._models * (self.size.linear * (NF4_BYTES if nf4 else 2) + 2 * self._vocabulary)
+
+    @property
+    def _models(self) -> int:
+        return 2 if self.two_models else 1
+
+    @property
+    def _vocabulary(self) -> int:
+        """The weights of the embeddings and, if it is loaded, of the output layer."""
+        return self.size.embeddings * (2 if self.two_models or self.output_layer else 1)
 
 
 QWEN_LICENCE = "Qwen licence"
@@ -182,6 +191,24 @@ CATALOG: tuple[CatalogEntry, ...] = (
         DEEPSEEK_7B,
         licence="MIT",
         makers=MakersCode("WindyLee0822/Process_Q_Model, train_main.py and bon_eval_hf.py", aggregation="min"),
+    ),
+    CatalogEntry(
+        "ibm-granite/granite-3.3-8b-lora-math-prm",
+        "granite",
+        GRANITE_8B,
+        131072,
+        "Apache-2.0",
+        output_layer=True,
+        makers=makers.GRANITE,
+    ),
+    CatalogEntry(
+        "ibm-granite/granite-3.3-8b-math-prm-v2",
+        "granite",
+        GRANITE_8B,
+        131072,
+        "Apache-2.0",
+        output_layer=True,
+        makers=makers.GRANITE,
     ),
 )
 

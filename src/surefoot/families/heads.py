@@ -11,6 +11,9 @@ from surefoot.families.base import Family, config_int
 if TYPE_CHECKING:
     from torch import Tensor
 
+ROWS, BLOCK = 1024, 8192
+"""The logits of this many positions and vocabulary entries are in memory at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class BoundHead:
@@ -79,3 +82,28 @@ class TwoClassFamily(Family):
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The probability of the second class, "right"."""
         return self.logits(head, hidden).softmax(-1)[:, 1]
+
+
+def log_probabilities(rows: Tensor, hidden: Tensor, targets: Tensor) -> Tensor:
+    """The log-probability of each target among all tokens, whose output layer is `rows`.
+
+    They are computed in float32, whatever the dtype of the output layer.
+    """
+    import torch
+
+    parts = range(0, len(hidden), ROWS)
+    return torch.cat([_log_probabilities(rows, hidden[at : at + ROWS], targets[at : at + ROWS]) for at in parts])
+
+
+def _log_probabilities(rows: Tensor, hidden: Tensor, targets: Tensor) -> Tensor:
+    """The same for a few positions, one block of the vocabulary at a time."""
+    import torch
+
+    total = hidden.new_full((len(hidden),), float("-inf"))
+    wanted = torch.empty_like(total)
+    for start in range(0, len(rows), BLOCK):
+        logits = hidden @ rows[start : start + BLOCK].float().T
+        total = torch.logaddexp(total, logits.logsumexp(1))
+        inside = (targets >= start) & (targets < start + BLOCK)
+        wanted[inside] = logits[inside].gather(1, (targets[inside] - start)[:, None])[:, 0]
+    return wanted - total

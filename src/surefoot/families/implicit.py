@@ -32,6 +32,7 @@ from surefoot.families.chat import (
     open_assistant_turn,
     template_system,
 )
+from surefoot.families.heads import log_probabilities
 from surefoot.families.label_words import output_layer
 from surefoot.families.qwen import SYSTEM
 from surefoot.families.tokenizer import PromptTokenizer
@@ -40,8 +41,6 @@ from surefoot.families.tokenizer_settings import Message, TokenizerSettings
 if TYPE_CHECKING:
     from torch import Tensor
 
-ROWS, BLOCK = 1024, 8192
-"""The logits of this many positions and vocabulary entries are in memory at a time."""
 READINGS = ("sum", "increment")
 
 
@@ -141,11 +140,8 @@ class Implicit(Family):
 
     def read_targets(self, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor) -> Tensor:
         """The log-probability of each target."""
-        import torch
-
         (rows,) = head.values()
-        parts = range(0, len(hidden), ROWS)
-        return torch.cat([_log_probabilities(rows, hidden[at : at + ROWS], targets[at : at + ROWS]) for at in parts])
+        return log_probabilities(rows, hidden, targets)
 
     def combine(self, prompt: Prompt, values: Tensor) -> list[StepValue]:
         """Sum the differences, up to each step's end or over the step alone."""
@@ -154,17 +150,3 @@ class Implicit(Family):
         if self.reading == "sum":
             rewards = [sum(rewards[: number + 1]) for number in range(len(rewards))]
         return [StepValue(reward) for reward in rewards]
-
-
-def _log_probabilities(rows: Tensor, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Log-probabilities in float32, whatever the dtype of the output layer, one block of the vocabulary at a time."""
-    import torch
-
-    total = hidden.new_full((len(hidden),), float("-inf"))
-    wanted = torch.empty_like(total)
-    for start in range(0, len(rows), BLOCK):
-        logits = hidden @ rows[start : start + BLOCK].float().T
-        total = torch.logaddexp(total, logits.logsumexp(1))
-        inside = (targets >= start) & (targets < start + BLOCK)
-        wanted[inside] = logits[inside].gather(1, (targets[inside] - start)[:, None])[:, 0]
-    return wanted - total

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from surefoot.errors import CheckpointError
 from surefoot.families.base import Family, config_int
 from surefoot.families.tokenizer import PromptTokenizer
 
@@ -17,8 +18,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def output_layer(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The name and shape of the output layer over the vocabulary."""
+def output_layer(config: Mapping[str, Any], logits_scaling: float = 1.0) -> dict[str, tuple[int, ...]]:
+    """The name and shape of the output layer over the vocabulary, of a model that divides logits by `logits_scaling`.
+
+    A model that divides them by another number, as Granite does, would give wrong probabilities and is rejected.
+    """
+    if (stated := config.get("logits_scaling", 1.0)) != logits_scaling:
+        raise CheckpointError(
+            f"config.json sets 'logits_scaling' to {stated}, but this family divides logits by {logits_scaling}. Check "
+            "the family and its options."
+        )
     name = "model.embed_tokens.weight" if config.get("tie_word_embeddings") else "lm_head.weight"
     return {name: (config_int(config, "vocab_size"), config_int(config, "hidden_size"))}
 

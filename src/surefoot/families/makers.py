@@ -89,3 +89,8 @@ BABELSCAPE = MakersCode(
     "model card of Babelscape/Llama-3.1-8B-PRM800k-r", difference=f"{TAGS} A labelled step is not labelled again."
 )
 IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM, eval/prm_eval_utils.py", aggregation="min")
+GRANITE = MakersCode(
+    "ibm-granite/granite-io@9ee74ae, src/granite_io/io/process_reward_model/best_of_n.py",
+    aggregation="mean",
+    difference=FORGED,
+)

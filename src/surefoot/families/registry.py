@@ -26,6 +26,7 @@ from surefoot.families.babelscape import Babelscape
 from surefoot.families.base import Family, with_options
 from surefoot.families.catalog import CATALOG, CatalogEntry, find_rows
 from surefoot.families.fover import FoVer
+from surefoot.families.granite import Granite
 from surefoot.families.implicit import Implicit
 from surefoot.families.llemma import Llemma
 from surefoot.families.mini.family import Mini
@@ -65,6 +66,7 @@ FAMILIES: dict[str, Family] = {
         Universal(),
         Babelscape(),
         PQM(),
+        Granite(),
     )
 }
 """The families in this package."""

@@ -371,4 +371,10 @@ CASES = [
         make_granite,
         lambda t, h: (h @ t["model.embed_tokens.weight"].T / 16).softmax(-1)[:, GRANITE_Y],
     ),
+    Case(
+        "pathfinder",
+        "declare-lab/PathFinder-PRM-7B",
+        lambda f: write(f, "qwen2", "Qwen2ForCausalLM", tokenizer=vocabulary.pathfinder_tokenizer_json(), quiet=[220]),
+        lambda t, h: words(151652, 151653)(t, h).min()[None],
+    ),
 ]

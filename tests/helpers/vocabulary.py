@@ -127,3 +127,9 @@ def granite_tokenizer_json() -> str:
     Both split numbers into digits and text at special tokens, and in both `Y` is a token.
     """
     return json.dumps(with_added_tokens(json.loads(qwen_tokenizer_json()), GRANITE_TOKENS))
+
+
+@cache
+def pathfinder_tokenizer_json() -> str:
+    """Qwen's, with the tokens that PathFinder's makers add."""
+    return json.dumps(with_added_tokens(json.loads(qwen_tokenizer_json()), ("<+>", "<->", "<extra>")))

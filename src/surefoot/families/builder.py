@@ -122,9 +122,9 @@ def _common_prefix(one: list[int], other: list[int]) -> int:
 def prompt_per_step(
     render: Callable[[Sequence[str]], Prompt], steps: Sequence[str], limit: int | None = None
 ) -> tuple[Prompt, ...]:
-    """Render one prompt per step, with the steps up to it. The first one beyond the limit stands for the rest."""
+    """Render one prompt per step, with the steps up to it. The first one read beyond the limit stands for the rest."""
     found: list[Prompt] = []
     for count in range(min(1, len(steps)), len(steps) + 1):
-        too_long = limit is not None and found and len(found[-1].ids) > limit
+        too_long = limit is not None and bool(found) and found[-1].reads[-1] >= limit
         found.append(found[-1] if too_long else render(steps[:count]))
     return tuple(found)

@@ -210,6 +210,7 @@ CATALOG: tuple[CatalogEntry, ...] = (
         output_layer=True,
         makers=makers.GRANITE,
     ),
+    CatalogEntry("declare-lab/PathFinder-PRM-7B", "pathfinder", QWEN_7B, licence="MIT", makers=makers.PATHFINDER),
 )
 
 

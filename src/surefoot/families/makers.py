@@ -94,3 +94,6 @@ GRANITE = MakersCode(
     aggregation="mean",
     difference=FORGED,
 )
+PATHFINDER = MakersCode(
+    "declare-lab/PathFinder-PRM@2f80ed4, src/evaluation/ProcessBench/code/run_eval_pathfinder_prm.py", difference=FORGED
+)

@@ -30,6 +30,7 @@ from surefoot.families.granite import Granite
 from surefoot.families.implicit import Implicit
 from surefoot.families.llemma import Llemma
 from surefoot.families.mini.family import Mini
+from surefoot.families.pathfinder import PathFinder
 from surefoot.families.pqm import PQM
 from surefoot.families.psa import MathPSA
 from surefoot.families.qwen import Qwen
@@ -67,6 +68,7 @@ FAMILIES: dict[str, Family] = {
         Babelscape(),
         PQM(),
         Granite(),
+        PathFinder(),
     )
 }
 """The families in this package."""

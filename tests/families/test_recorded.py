@@ -39,6 +39,8 @@ VOCABULARIES = {
     "actprm": vocabulary.actprm_tokenizer_json,
     "deepseek": vocabulary.deepseek_tokenizer_json,
     "granite": vocabulary.granite_tokenizer_json,
+    "deepseek-llama": vocabulary.deepseek_llama_tokenizer_json,
+    "deepseek-qwen": vocabulary.deepseek_qwen_tokenizer_json,
 }
 
 

@@ -52,6 +52,7 @@ BASES: dict[str, dict[str, Any]] = {
         "residual_multiplier": 0.22,
         "logits_scaling": 16.0,
     },
+    "qwen3": {"vocab_size": 151936, "max_position_embeddings": 40960, "rope_theta": 1000000.0, "head_dim": 16},
 }
 MODEL_TYPES = {"deepseek": "llama"}
 TOKENIZERS = {
@@ -60,6 +61,7 @@ TOKENIZERS = {
     "mistral": vocabulary.mistral_tokenizer_json,
     "deepseek": vocabulary.pqm_tokenizer_json,
     "granite": vocabulary.granite_tokenizer_json,
+    "qwen3": qwen_tokenizer_json,
 }
 Head = dict[str, tuple[int, ...]]
 Values = list[float]
@@ -71,6 +73,10 @@ def shapes(model_type: str, config: dict[str, Any], head: Head, *, lm_head: bool
     names = {name: shape for name, shape in qwen_shapes(config).items() if not name.startswith(("score.", "lm_head."))}
     if model_type != "qwen2":
         names = {name: shape for name, shape in names.items() if not name.endswith("proj.bias")}
+    if model_type == "qwen3":
+        for layer in range(config["num_hidden_layers"]):
+            for part in ("q_norm", "k_norm"):
+                names[f"model.layers.{layer}.self_attn.{part}.weight"] = (config["head_dim"],)
     if lm_head:
         names["lm_head.weight"] = (config["vocab_size"], config["hidden_size"])
     return names | head
@@ -376,5 +382,19 @@ CASES = [
         "declare-lab/PathFinder-PRM-7B",
         lambda f: write(f, "qwen2", "Qwen2ForCausalLM", tokenizer=vocabulary.pathfinder_tokenizer_json(), quiet=[220]),
         lambda t, h: words(151652, 151653)(t, h).min()[None],
+    ),
+    Case(
+        "versa",
+        "dongboklee/dPRM-8B",
+        lambda f: write(
+            f, "llama", "LlamaForCausalLM", tokenizer=vocabulary.deepseek_llama_tokenizer_json(), quiet=[23535]
+        ),
+        words(10, 12),
+    ),
+    Case(
+        "versa",
+        "dongboklee/dORM-qwen",
+        lambda f: write(f, "qwen3", "Qwen3ForCausalLM", quiet=[22701]),
+        words(10, 12),
     ),
 ]

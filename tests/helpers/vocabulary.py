@@ -133,3 +133,24 @@ def granite_tokenizer_json() -> str:
 def pathfinder_tokenizer_json() -> str:
     """Qwen's, with the tokens that PathFinder's makers add."""
     return json.dumps(with_added_tokens(json.loads(qwen_tokenizer_json()), ("<+>", "<->", "<extra>")))
+
+
+def _with_deepseek_bos(text: str, replaced: str) -> str:
+    """A vocabulary as in DeepSeek's distilled models, whose BOS token takes the place of another special token."""
+    layout = json.loads(text)
+    for token in layout["added_tokens"]:
+        if token["content"] == replaced:
+            token["content"] = "<｜begin▁of▁sentence｜>"
+    return json.dumps(layout)
+
+
+@cache
+def deepseek_llama_tokenizer_json() -> str:
+    """Llama's vocabulary in DeepSeek-R1-Distill-Llama-8B: id 128000 is DeepSeek's BOS token."""
+    return _with_deepseek_bos(llama_tokenizer_json(), "<|begin_of_text|>")
+
+
+@cache
+def deepseek_qwen_tokenizer_json() -> str:
+    """Qwen's vocabulary in DeepSeek-R1-Distill-Qwen-14B: id 151646 is DeepSeek's BOS token."""
+    return _with_deepseek_bos(qwen_tokenizer_json(), "<|object_ref_start|>")

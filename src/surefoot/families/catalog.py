@@ -20,8 +20,10 @@ from surefoot.families.sizes import (
     LLAMA_8B,
     LLEMMA_7B,
     MISTRAL_7B,
+    QWEN3_8B,
     QWEN_05B,
     QWEN_7B,
+    QWEN_14B,
     QWEN_15B,
     QWEN_72B,
     SMOLLM_16,
@@ -80,6 +82,8 @@ LITERAL = {"separator": "\\n\\n"}
 """Four characters, not two line breaks: most likely what the training script passed."""
 MARGIN = {"margin": True}
 QWEN_VERSA = {"opening": None}
+DISTILLED_VERSA = {"opening": "<｜begin▁of▁sentence｜>"}
+"""The BOS token of DeepSeek's distilled models."""
 QWEN_CHAT_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 """What the chat template of Qwen2.5's chat models writes if there is no system message."""
 TEMPLATE_SYSTEM = {"default_system": QWEN_CHAT_SYSTEM, "system_from_template": True}
@@ -211,6 +215,12 @@ CATALOG: tuple[CatalogEntry, ...] = (
         makers=makers.GRANITE,
     ),
     CatalogEntry("declare-lab/PathFinder-PRM-7B", "pathfinder", QWEN_7B, licence="MIT", makers=makers.PATHFINDER),
+    CatalogEntry("dongboklee/dPRM-8B", "versa", LLAMA_8B, 650, options=DISTILLED_VERSA, makers=makers.DPRM),
+    CatalogEntry("dongboklee/dPRM-14B", "versa", QWEN_14B, 650, options=DISTILLED_VERSA, makers=makers.DPRM),
+    CatalogEntry("dongboklee/dPRM-qwen", "versa", QWEN3_8B, 650, options=QWEN_VERSA, makers=makers.DPRM),
+    CatalogEntry("dongboklee/dORM-8B", "versa", LLAMA_8B, 650, options=DISTILLED_VERSA, makers=makers.DORM),
+    CatalogEntry("dongboklee/dORM-14B", "versa", QWEN_14B, 650, options=DISTILLED_VERSA, makers=makers.DORM),
+    CatalogEntry("dongboklee/dORM-qwen", "versa", QWEN3_8B, 650, options=QWEN_VERSA, makers=makers.DORM),
 )
 
 

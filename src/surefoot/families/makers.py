@@ -28,6 +28,7 @@ class MakersCode:
 
 FORGED = "Text that spells a marker or a chat token stays text."
 TAGS = "Text that spells a tag or a chat token stays text, and only Surefoot's own tags are read."
+DELETED_TAGS = "Text that spells a tag or a chat token stays text; the makers' code deletes tags."
 
 QWEN = MakersCode("model card of Qwen/Qwen2.5-Math-PRM-7B", aggregation="product", difference=FORGED)
 """The aggregation is that of the paper, arXiv:2501.07301."""
@@ -56,7 +57,7 @@ MATH_PSA = MakersCode(
 """openr ranks solutions by the lowest score or by the last one."""
 VERSA = MakersCode(
     "UW-Madison-Lee-Lab/VersaPRM@81a3c99, evaluation/get_rewards_reasoning_step.py and evaluation/prm_models",
-    difference="Text that spells a tag or a chat token stays text; the makers' code deletes tags.",
+    difference=DELETED_TAGS,
 )
 """Its evaluation reports the last, the mean and the lowest score and prefers none."""
 TRL = MakersCode(
@@ -97,3 +98,7 @@ GRANITE = MakersCode(
 PATHFINDER = MakersCode(
     "declare-lab/PathFinder-PRM@2f80ed4, src/evaluation/ProcessBench/code/run_eval_pathfinder_prm.py", difference=FORGED
 )
+MULTI_RM = "db-Lee/Multi-RM@65b3e8e, discriminative/get_reward.py and discriminative/reward_model.py"
+DPRM = MakersCode(MULTI_RM, aggregation="min", difference=DELETED_TAGS)
+DORM = MakersCode(MULTI_RM, aggregation="final", difference=DELETED_TAGS)
+"""The aggregations of dPRM and dORM are those of the makers' README."""

@@ -91,7 +91,7 @@ MEASURED = ["0.75", "6.0", "5.2", "5.5"]
     [
         ("README.md", [(QWEN, "file"), (QWEN, "bfloat16"), (QWEN, "float32"), (QWEN, "nf4")], MEASURED),
         ("docs/families.md", [(PSA, "bfloat16"), (EURUS, "bfloat16"), (EURUS, "nf4")], []),
-        ("docs/scoring.md", [], []),
+        ("docs/scoring.md", [], ["15"]),
         ("docs/engine.md", [], []),
         ("docs/training.md", [], []),
         ("docs/serving.md", [], []),

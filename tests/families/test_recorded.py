@@ -113,7 +113,9 @@ def test_the_catalog_names_what_was_recorded() -> None:
     recorded: dict[str, set[tuple[str, bool]]] = {}
     for record, example in records():
         for model in (record["model"], *record.get("same_code", ())) if "model" in record else ():
-            recorded.setdefault(model, set()).add((record["source"], example.get("difference") is not None))
+            # Text that spells structure stays text in every family, whatever the makers' code does with it.
+            differs = example.get("difference") is not None and not example["name"].startswith("forged")
+            recorded.setdefault(model, set()).add((record["source"], differs))
     checked = {row.id: row.makers for row in all_models() if row.makers is not None}
     assert set(checked) == set(recorded)
     for model, makers in checked.items():

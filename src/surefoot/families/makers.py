@@ -23,62 +23,40 @@ class MakersCode:
     threshold: float | None = None
     """The threshold that the makers use to find errors, if it is not the natural one of the scale."""
     difference: str | None = None
-    """What Surefoot does differently, and why; None if token ids and read positions are equal."""
+    """What Surefoot does differently, and why; None if token ids and read positions are equal for all texts that do not
+    spell markers, tags or chat tokens. Those stay text in Surefoot, and become structure in most makers' code."""
 
 
-FORGED = "Text that spells a marker or a chat token stays text."
-TAGS = "Text that spells a tag or a chat token stays text, and only Surefoot's own tags are read."
-DELETED_TAGS = "Text that spells a tag or a chat token stays text; the makers' code deletes tags."
-
-QWEN = MakersCode("model card of Qwen/Qwen2.5-Math-PRM-7B", aggregation="product", difference=FORGED)
+QWEN = MakersCode("model card of Qwen/Qwen2.5-Math-PRM-7B", aggregation="product")
 """The aggregation is that of the paper, arXiv:2501.07301."""
-REASONFLUX = MakersCode(
-    "Gen-Verse/ReasonFlux@8980b8b, ReasonFlux_PRM/README.md and utils/rm_utils.py", difference=FORGED
-)
-SKYWORK = MakersCode("SkyworkAI/skywork-o1-prm-inference@719b56b, model_utils/io_utils.py", difference=FORGED)
-UNIVERSAL = MakersCode("model card of infly/Universal-PRM-7B", difference=FORGED)
-REASONEVAL = MakersCode("GAIR-NLP/ReasonEval@6c91c7a, codes/examples.py", aggregation="min", difference=FORGED)
-RLHFLOW = MakersCode(
-    "RLHFlow/RLHF-Reward-Modeling@fc39179, math-rm/prm_evaluate.py", aggregation="mean", difference=FORGED
-)
+REASONFLUX = MakersCode("Gen-Verse/ReasonFlux@8980b8b, ReasonFlux_PRM/README.md and utils/rm_utils.py")
+SKYWORK = MakersCode("SkyworkAI/skywork-o1-prm-inference@719b56b, model_utils/io_utils.py")
+UNIVERSAL = MakersCode("model card of infly/Universal-PRM-7B")
+REASONEVAL = MakersCode("GAIR-NLP/ReasonEval@6c91c7a, codes/examples.py", aggregation="min")
+RLHFLOW = MakersCode("RLHFlow/RLHF-Reward-Modeling@fc39179, math-rm/prm_evaluate.py", aggregation="mean")
 FOVER = MakersCode(
-    "psunlpgroup/FoVer@742fcf9, src/prm/preprocessing.py and src/prm/postprocessing.py",
-    aggregation="min",
-    difference=FORGED,
+    "psunlpgroup/FoVer@742fcf9, src/prm/preprocessing.py and src/prm/postprocessing.py", aggregation="min"
 )
-SHEPHERD = MakersCode("model card of peiyi9979/math-shepherd-mistral-7b-prm", aggregation="min", difference=TAGS)
+SHEPHERD = MakersCode("model card of peiyi9979/math-shepherd-mistral-7b-prm", aggregation="min")
 """The aggregation is that of the paper, arXiv:2312.08935."""
-ER_PRM = MakersCode(
-    "hanningzhang/ER-PRM@5a996d4, evaluation/evaluate_math_reward_model.py", aggregation="min", difference=TAGS
-)
-MATH_PSA = MakersCode(
-    "openreasoner/openr@54ae004, reason/inference/rm_call.py and prm/infer_fns.py", aggregation="min", difference=TAGS
-)
+ER_PRM = MakersCode("hanningzhang/ER-PRM@5a996d4, evaluation/evaluate_math_reward_model.py", aggregation="min")
+MATH_PSA = MakersCode("openreasoner/openr@54ae004, reason/inference/rm_call.py and prm/infer_fns.py", aggregation="min")
 """openr ranks solutions by the lowest score or by the last one."""
 VERSA = MakersCode(
-    "UW-Madison-Lee-Lab/VersaPRM@81a3c99, evaluation/get_rewards_reasoning_step.py and evaluation/prm_models",
-    difference=DELETED_TAGS,
+    "UW-Madison-Lee-Lab/VersaPRM@81a3c99, evaluation/get_rewards_reasoning_step.py and evaluation/prm_models"
 )
 """Its evaluation reports the last, the mean and the lowest score and prefers none."""
-TRL = MakersCode(
-    "huggingface/trl@f2cd577, trl/experimental/prm/prm_trainer.py and docs/source/prm_trainer.md", difference=FORGED
-)
-AXOLOTL = MakersCode(
-    "axolotl-ai-cloud/axolotl@067b021, src/axolotl/prompt_strategies/stepwise_supervised.py", difference=FORGED
-)
-PURE = MakersCode("model card of jinachris/PURE-PRM-7B", aggregation="soft_min", difference=FORGED)
+TRL = MakersCode("huggingface/trl@f2cd577, trl/experimental/prm/prm_trainer.py and docs/source/prm_trainer.md")
+AXOLOTL = MakersCode("axolotl-ai-cloud/axolotl@067b021, src/axolotl/prompt_strategies/stepwise_supervised.py")
+PURE = MakersCode("model card of jinachris/PURE-PRM-7B", aggregation="soft_min")
 """The temperature of the soft minimum is 0.1, here as there."""
 ACTPRM = MakersCode(
-    "sail-sg/ActivePRM@a93b338, examples/py_scripts/code_snippets.py and test_actprm_on_processbench.py",
-    difference=FORGED,
+    "sail-sg/ActivePRM@a93b338, examples/py_scripts/code_snippets.py and test_actprm_on_processbench.py"
 )
 EURUS = MakersCode(
     "PRIME-RL/ImplicitPRM@c044175, eval/processbench.py",
     threshold=0.0004,
-    difference=(
-        "The score of a step takes nothing from the step after it, and a labelled step is not labelled again. "
-        "Text that spells a chat token stays text."
-    ),
+    difference=("The score of a step takes nothing from the step after it, and a labelled step is not labelled again."),
 )
 """eval/process_eval.sh finds errors with a sigmoid below 0.5005 and a coefficient of 0.005; its reference model is
 Qwen2.5-7B-Instruct. The same threshold is 0.0004 on Surefoot's scale, with the coefficient 0.001 of the model card."""
@@ -87,18 +65,16 @@ LLEMMA = MakersCode(
     difference="A blank line inside a step is written as one line break, because it would end the step.",
 )
 BABELSCAPE = MakersCode(
-    "model card of Babelscape/Llama-3.1-8B-PRM800k-r", difference=f"{TAGS} A labelled step is not labelled again."
+    "model card of Babelscape/Llama-3.1-8B-PRM800k-r", difference="A labelled step is not labelled again."
 )
 IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM, eval/prm_eval_utils.py", aggregation="min")
 GRANITE = MakersCode(
-    "ibm-granite/granite-io@9ee74ae, src/granite_io/io/process_reward_model/best_of_n.py",
-    aggregation="mean",
-    difference=FORGED,
+    "ibm-granite/granite-io@9ee74ae, src/granite_io/io/process_reward_model/best_of_n.py", aggregation="mean"
 )
 PATHFINDER = MakersCode(
-    "declare-lab/PathFinder-PRM@2f80ed4, src/evaluation/ProcessBench/code/run_eval_pathfinder_prm.py", difference=FORGED
+    "declare-lab/PathFinder-PRM@2f80ed4, src/evaluation/ProcessBench/code/run_eval_pathfinder_prm.py"
 )
 MULTI_RM = "db-Lee/Multi-RM@65b3e8e, discriminative/get_reward.py and discriminative/reward_model.py"
-DPRM = MakersCode(MULTI_RM, aggregation="min", difference=DELETED_TAGS)
-DORM = MakersCode(MULTI_RM, aggregation="final", difference=DELETED_TAGS)
+DPRM = MakersCode(MULTI_RM, aggregation="min")
+DORM = MakersCode(MULTI_RM, aggregation="final")
 """The aggregations of dPRM and dORM are those of the makers' README."""

@@ -60,17 +60,6 @@ def expected(model: Path, reference: Path, scorer: surefoot.Scorer, question: st
     return [sums[end - 1].item() for end in prompt.ends]
 
 
-RECORD = Path(__file__).parent / "recorded" / "implicit-llama.json"
-
-
-def test_steps_end_where_those_of_the_makers_end() -> None:
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    family = find_family([], model=record["model"])
-    for example in record["examples"]:
-        prompt = family.render(parse_tokenizer(llama_tokenizer_json()), example["question"], example["steps"])
-        assert list(prompt.ends) == example["prompts"][0]["ends"]
-
-
 @pytest.mark.parametrize(("model", "template"), [("ImplicitPRM_DPO", "llama3_1"), ("ImplicitPRM_CE", "llama3")])
 def test_the_system_turn_is_that_of_the_chat_template(model: str, template: str) -> None:
     text = (files("trl") / "chat_templates" / f"{template}.jinja").read_text(encoding="utf-8")

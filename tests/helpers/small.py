@@ -114,11 +114,24 @@ def write(
     return folder
 
 
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a checkpoint, and those of a separate head with its name in front."""
+    tensors = load_file(folder / "model.safetensors")
+    if (folder / "reward_head.pt").is_file():
+        head = torch.load(folder / "reward_head.pt", weights_only=True)
+        tensors |= {f"reward_head.{name}": value for name, value in head.items()}
+    return tensors
+
+
 def change(folder: Path, update: Callable[[dict[str, Tensor]], object]) -> None:
     """Changes the tensors of a checkpoint."""
-    tensors = load_file(folder / "model.safetensors")
+    tensors = read_tensors(folder)
     update(tensors)
+    names = [name for name in tensors if name.startswith("reward_head.")]
+    head = {name.removeprefix("reward_head."): tensors.pop(name) for name in names}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    if head or (folder / "reward_head.pt").is_file():
+        torch.save(head, folder / "reward_head.pt")
 
 
 @cache
@@ -127,7 +140,7 @@ def plain(folder: Path) -> tuple[nn.Module, dict[str, Tensor]]:
     from transformers import CONFIG_MAPPING, AutoModel
 
     config = json.loads((folder / "config.json").read_text())
-    tensors = load_file(folder / "model.safetensors")
+    tensors = read_tensors(folder)
     body = AutoModel.from_config(CONFIG_MAPPING[config["model_type"]].from_dict(config), dtype=torch.float32).eval()
     plainly = {name.removeprefix("pretrained_model."): value for name, value in tensors.items()}
     names = {name.removeprefix("model."): value for name, value in plainly.items() if name.startswith("model.")}
@@ -202,6 +215,14 @@ def make_llemma(folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(config))
     row = torch.randn(HIDDEN, generator=torch.Generator().manual_seed(7))
     change(folder, lambda tensors: tensors.update({"lm_head.weight": row.repeat(32000, 1)}))
+    return folder
+
+
+def make_reasonflux(folder: Path) -> Path:
+    """The head is a file of its own."""
+    write(folder, "qwen2", "Qwen2ForCausalLM", lm_head=False, tie_word_embeddings=True)
+    weight = torch.randn(1, HIDDEN, generator=torch.Generator().manual_seed(7))
+    change(folder, lambda t: t.update({"reward_head.weight": weight, "reward_head.bias": torch.tensor([0.1])}))
     return folder
 
 
@@ -396,5 +417,11 @@ CASES = [
         "dongboklee/dORM-qwen",
         lambda f: write(f, "qwen3", "Qwen3ForCausalLM", quiet=[22701]),
         words(10, 12),
+    ),
+    Case(
+        "reasonflux",
+        "Gen-Verse/ReasonFlux-PRM-1.5B",
+        make_reasonflux,
+        lambda t, h: linear(t, h, "reward_head").sigmoid()[:, 0],
     ),
 ]

@@ -54,6 +54,19 @@ def test_pickles_that_hold_code_are_refused(checkpoint: Path, tmp_path: Path) ->
     assert (tmp_path / "ran").exists()
 
 
+def test_a_separate_head_holds_tensors_only(checkpoint: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "trapped")
+    head, trap = folder / "reward_head.pt", Trap(tmp_path / "ran")
+    torch.save({"weight": torch.zeros(1), "more": trap}, head)
+    with pytest.raises(CheckpointError, match=r"reward_head\.pt contains more than tensors"):
+        load_local(folder)
+    assert not (tmp_path / "ran").exists()
+    # Tensors that the family does not expect are reported, too.
+    torch.save({"weight": torch.zeros(1)}, head)
+    with pytest.raises(CheckpointError, match=r"unexpected: reward_head\.weight"):
+        load_local(folder)
+
+
 def test_no_kernel_is_downloaded_for_nf4(checkpoint: Path, tmp_path: Path) -> None:
     """On a CPU with AVX512-BF16, importing bitsandbytes gets native code from the hub where `kernels` is installed."""
     (tmp_path / "kernels.py").write_text(

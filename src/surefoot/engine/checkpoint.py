@@ -20,7 +20,9 @@ from surefoot.errors import CheckpointError, LoadError, OptionError
 if TYPE_CHECKING:
     from torch import Tensor
 
-DOWNLOAD = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt")
+HEAD_FILE = "reward_head.pt"
+"""A head that is stored apart from the model. Its tensors are listed as `reward_head.weight` and so on."""
+DOWNLOAD = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt", HEAD_FILE)
 PICKLED = ("pytorch_model*.bin", "adapter_model.bin")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -75,6 +77,8 @@ def open_checkpoint(model: str | Path, revision: str | None = None, base: str | 
     tensors: dict[str, StoredTensor] = {}
     for file in _weight_files(folder):
         found = list_tensors(file)
+        if file.name == HEAD_FILE:
+            found = {f"{file.stem}.{name}": tensor for name, tensor in found.items()}
         if duplicates := sorted(tensors.keys() & found.keys()):
             first = duplicates[0]
             raise CheckpointError(
@@ -149,9 +153,9 @@ def _weight_files(folder: Path) -> list[Path]:
     for kind, pattern in (("model.safetensors", "*.safetensors"), ("pytorch_model.bin", "pytorch_model*.bin")):
         index = folder / f"{kind}.index.json"
         if index.is_file():
-            return _indexed_files(index)
+            return [*_indexed_files(index), *folder.glob(HEAD_FILE)]
         if files := sorted(folder.glob(pattern)):
-            return files
+            return [*files, *folder.glob(HEAD_FILE)]
     raise CheckpointError(f"{folder} has no .safetensors file and no pytorch_model.bin. Download the model's weights.")
 
 

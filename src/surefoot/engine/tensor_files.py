@@ -20,6 +20,7 @@ from torch import Tensor
 from surefoot.engine.packed_weights import CODES, SCALES, shape_of, unpack
 from surefoot.errors import CheckpointError
 
+PICKLED_SUFFIXES = (".bin", ".pt")
 RETRY = "Delete the file and download or copy it again."
 
 FLOATING = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
@@ -47,7 +48,7 @@ class StoredTensor:
     def read(self) -> Tensor:
         """Read the tensor as stored; a packed tensor comes back in float32."""
         try:
-            if self.file.suffix == ".bin":
+            if self.file.suffix in PICKLED_SUFFIXES:
                 return _unpickle(self.file)[self.name]
             with safe_open(self.file, framework="pt") as file:
                 if self.packed:
@@ -60,7 +61,7 @@ class StoredTensor:
 
 def list_tensors(file: Path) -> dict[str, StoredTensor]:
     """List the tensors in a file by name."""
-    if file.suffix == ".bin":
+    if file.suffix in PICKLED_SUFFIXES:
         return {
             name: StoredTensor(file, name, tuple(tensor.shape), _kind(tensor))
             for name, tensor in _unpickle(file).items()

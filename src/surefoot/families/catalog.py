@@ -189,13 +189,8 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768, licence="Apache-2.0", makers=makers.UNIVERSAL),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B, makers=makers.BABELSCAPE),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B, makers=makers.BABELSCAPE),
-    CatalogEntry(
-        "Windy0822/PQM",
-        "pqm",
-        DEEPSEEK_7B,
-        licence="MIT",
-        makers=MakersCode("WindyLee0822/Process_Q_Model, train_main.py and bon_eval_hf.py", aggregation="min"),
-    ),
+    CatalogEntry("Windy0822/PQM", "pqm", DEEPSEEK_7B, licence="MIT", makers=makers.PQM),
+    CatalogEntry("Gen-Verse/ReasonFlux-PRM-1.5B", "reasonflux", QWEN_15B, 2048, makers=makers.REASONFLUX),
     CatalogEntry(
         "ibm-granite/granite-3.3-8b-lora-math-prm",
         "granite",

@@ -67,7 +67,10 @@ LLEMMA = MakersCode(
 BABELSCAPE = MakersCode(
     "model card of Babelscape/Llama-3.1-8B-PRM800k-r", difference="A labelled step is not labelled again."
 )
-IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM, eval/prm_eval_utils.py", aggregation="min")
+IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM@c044175, eval/prm_eval_utils.py", aggregation="min", difference=FORGED)
+PQM = MakersCode(
+    "WindyLee0822/Process_Q_Model@c5a2a02, train_main.py and bon_eval_hf.py", aggregation="min", difference=FORGED
+)
 GRANITE = MakersCode(
     "ibm-granite/granite-io@9ee74ae, src/granite_io/io/process_reward_model/best_of_n.py", aggregation="mean"
 )

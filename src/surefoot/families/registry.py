@@ -35,6 +35,7 @@ from surefoot.families.pqm import PQM
 from surefoot.families.psa import MathPSA
 from surefoot.families.qwen import Qwen
 from surefoot.families.reasoneval import ReasonEval
+from surefoot.families.reasonflux import ReasonFlux
 from surefoot.families.rlhflow import RLHFlow
 from surefoot.families.shepherd import ERPRM, Shepherd
 from surefoot.families.skywork import Skywork
@@ -67,6 +68,7 @@ FAMILIES: dict[str, Family] = {
         Universal(),
         Babelscape(),
         PQM(),
+        ReasonFlux(),
         Granite(),
         PathFinder(),
     )

@@ -301,6 +301,18 @@ CASES = [
         words(648, 387),
     ),
     Case(
+        "trl",
+        "plaguss/Llama-3.1-8B-Math-Shepherd-PRM-0.2",
+        lambda f: write(f, "llama", "LlamaForTokenClassification", LINEAR, lm_head=False, quiet=[198]),
+        lambda t, h: linear(t, h, "score").softmax(-1)[:, 1],
+    ),
+    Case(
+        "openrlhf",
+        "OpenRLHF/Mistral-7b-PRM-Math-Shepherd",
+        lambda f: write(f, "mistral", "MistralForCausalLM", quiet=[12902]),
+        words(648, 387),
+    ),
+    Case(
         "er-prm",
         "HanningZhang/Llama3.1-Math-PRM",
         lambda f: write(f, "llama", "LlamaForCausalLM", quiet=[116624]),

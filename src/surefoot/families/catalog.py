@@ -104,6 +104,14 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B, makers=makers.TRL),
     CatalogEntry("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B, makers=makers.TRL),
     CatalogEntry("plaguss/Qwen2.5-Math-7B-PRM-0.1", "trl", QWEN_7B, makers=makers.TRL),
+    CatalogEntry("plaguss/Qwen2.5-Math-7B-Instruct-PRM-0.1", "trl", QWEN_7B),
+    CatalogEntry(
+        "plaguss/Llama-3.1-8B-Math-Shepherd-PRM-0.2",
+        "trl",
+        LLAMA_8B,
+        options={"opening": "<|begin_of_text|>"},
+        makers=makers.TRL,
+    ),
     CatalogEntry(
         "HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "trl", QWEN_15B, 2048, options=LITERAL, makers=makers.TRL
     ),
@@ -116,6 +124,7 @@ CATALOG: tuple[CatalogEntry, ...] = (
         "jinachris/Qwen2.5-Math-7B-PRM800K", "trl", QWEN_7B, options=MARGIN, licence="Apache-2.0", makers=makers.PURE
     ),
     CatalogEntry("peiyi9979/math-shepherd-mistral-7b-prm", "shepherd", MISTRAL_7B, 4096, makers=makers.SHEPHERD),
+    CatalogEntry("OpenRLHF/Mistral-7b-PRM-Math-Shepherd", "openrlhf", MISTRAL_7B, 8192, makers=makers.OPENRLHF),
     CatalogEntry("HanningZhang/Llama3.1-Math-PRM", "er-prm", LLAMA_8B, 1024, makers=makers.ER_PRM),
     CatalogEntry("openreasoner/Math-psa", "math-psa", QWEN_7B, 2048, licence="MIT", makers=makers.MATH_PSA),
     CatalogEntry("UW-Madison-Lee-Lab/VersaPRM", "versa", LLAMA_8B, 750, makers=makers.VERSA),

@@ -81,3 +81,4 @@ MULTI_RM = "db-Lee/Multi-RM@65b3e8e, discriminative/get_reward.py and discrimina
 DPRM = MakersCode(MULTI_RM, aggregation="min")
 DORM = MakersCode(MULTI_RM, aggregation="final")
 """The aggregations of dPRM and dORM are those of the makers' README."""
+OPENRLHF = MakersCode("OpenRLHF/OpenRLHF@09d86a2, openrlhf/datasets/process_reward_dataset.py", difference=TAGS)

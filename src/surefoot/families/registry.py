@@ -37,7 +37,7 @@ from surefoot.families.qwen import Qwen
 from surefoot.families.reasoneval import ReasonEval
 from surefoot.families.reasonflux import ReasonFlux
 from surefoot.families.rlhflow import RLHFlow
-from surefoot.families.shepherd import ERPRM, Shepherd
+from surefoot.families.shepherd import ERPRM, OpenRLHF, Shepherd
 from surefoot.families.skywork import Skywork
 from surefoot.families.trl import TokenClassifier
 from surefoot.families.universal import Universal
@@ -56,6 +56,7 @@ FAMILIES: dict[str, Family] = {
         TokenClassifier(),
         Shepherd(),
         ERPRM(),
+        OpenRLHF(),
         MathPSA(),
         Versa(),
         RLHFlow(),

@@ -1,4 +1,4 @@
-"""Math-Shepherd's Mistral-7B PRM, and ER-PRM, which uses the same prompt.
+"""Math-Shepherd's Mistral-7B PRM, and two that use its prompt: OpenRLHF's Mistral-7B PRM, and ER-PRM.
 
 The prompt is `question Step 1: ... ки`, a line break, `Step 2: ... ки`, and so on. The words `+` and `-` are compared
 at each tag.
@@ -7,8 +7,10 @@ at each tag.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from surefoot.families.tagged import TaggedFamily
+from surefoot.families.tokenizer_settings import TokenizerSettings
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,19 @@ class Shepherd(TaggedFamily):
     tag: str = " ки"
     before: str = "\n"
     opening: str | None = "<s>"
+
+
+@dataclass(frozen=True)
+class OpenRLHF(Shepherd):
+    """OpenRLHF's PRM: no BOS token, even if the tokenizer adds one, because its trainer tokenizes without."""
+
+    name = "openrlhf"
+
+    opening: str | None = None
+
+    def options_from(self, settings: TokenizerSettings) -> dict[str, Any]:
+        """Nothing: the tokenizer's own BOS setting is not used."""
+        return {}
 
 
 @dataclass(frozen=True)

@@ -436,4 +436,16 @@ CASES = [
         make_reasonflux,
         lambda t, h: linear(t, h, "reward_head").sigmoid()[:, 0],
     ),
+    Case(
+        "spare",
+        "UKPLab/Llama-3-8b-spare-prm-math",
+        lambda f: write(f, "llama", "LlamaForCausalLM", quiet=[116624]),
+        words(10, 12),
+    ),
+    Case(
+        "spare",
+        "UKPLab/Qwen2.5-3b-spare-prm-math",
+        lambda f: write(f, "qwen2", "Qwen2ForCausalLM", lm_head=False, quiet=[1802], tie_word_embeddings=True),
+        words(10, 12, "model.embed_tokens.weight"),
+    ),
 ]

@@ -22,6 +22,7 @@ from surefoot.families.sizes import (
     MISTRAL_7B,
     QWEN3_8B,
     QWEN_05B,
+    QWEN_3B,
     QWEN_7B,
     QWEN_14B,
     QWEN_15B,
@@ -199,6 +200,10 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B, makers=makers.BABELSCAPE),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B, makers=makers.BABELSCAPE),
     CatalogEntry("Windy0822/PQM", "pqm", DEEPSEEK_7B, licence="MIT", makers=makers.PQM),
+    CatalogEntry("UKPLab/Llama-3-8b-spare-prm-math", "spare", LLAMA_8B, 2048, makers=makers.SPARE),
+    CatalogEntry(
+        "UKPLab/Qwen2.5-3b-spare-prm-math", "spare", QWEN_3B, 2048, options={"chat": "chatml"}, makers=makers.SPARE
+    ),
     CatalogEntry("Gen-Verse/ReasonFlux-PRM-1.5B", "reasonflux", QWEN_15B, 2048, makers=makers.REASONFLUX),
     CatalogEntry(
         "ibm-granite/granite-3.3-8b-lora-math-prm",

@@ -82,3 +82,4 @@ DPRM = MakersCode(MULTI_RM, aggregation="min")
 DORM = MakersCode(MULTI_RM, aggregation="final")
 """The aggregations of dPRM and dORM are those of the makers' README."""
 OPENRLHF = MakersCode("OpenRLHF/OpenRLHF@09d86a2, openrlhf/datasets/process_reward_dataset.py", difference=TAGS)
+SPARE = MakersCode("UKPLab/aaai2026-spare-prm@d1076e0, README.md", difference=TAGS)

@@ -39,6 +39,7 @@ from surefoot.families.reasonflux import ReasonFlux
 from surefoot.families.rlhflow import RLHFlow
 from surefoot.families.shepherd import ERPRM, OpenRLHF, Shepherd
 from surefoot.families.skywork import Skywork
+from surefoot.families.spare import Spare
 from surefoot.families.trl import TokenClassifier
 from surefoot.families.universal import Universal
 from surefoot.families.versa import Versa
@@ -70,6 +71,7 @@ FAMILIES: dict[str, Family] = {
         Babelscape(),
         PQM(),
         ReasonFlux(),
+        Spare(),
         Granite(),
         PathFinder(),
     )

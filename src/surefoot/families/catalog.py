@@ -204,7 +204,7 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry(
         "UKPLab/Qwen2.5-3b-spare-prm-math", "spare", QWEN_3B, 2048, options={"chat": "chatml"}, makers=makers.SPARE
     ),
-    CatalogEntry("Gen-Verse/ReasonFlux-PRM-1.5B", "reasonflux", QWEN_15B, 2048, makers=makers.REASONFLUX),
+    CatalogEntry("Gen-Verse/ReasonFlux-PRM-1.5B", "reasonflux", QWEN_15B, 2048, makers=makers.REASONFLUX_SMALL),
     CatalogEntry(
         "ibm-granite/granite-3.3-8b-lora-math-prm",
         "granite",

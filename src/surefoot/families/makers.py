@@ -30,6 +30,8 @@ class MakersCode:
 QWEN = MakersCode("model card of Qwen/Qwen2.5-Math-PRM-7B", aggregation="product")
 """The aggregation is that of the paper, arXiv:2501.07301."""
 REASONFLUX = MakersCode("Gen-Verse/ReasonFlux@8980b8b, ReasonFlux_PRM/README.md and utils/rm_utils.py")
+REASONFLUX_SMALL = MakersCode(REASONFLUX.source, aggregation="final")
+"""ReasonFlux-PRM-1.5B: the makers' score of a solution is that of its whole text."""
 SKYWORK = MakersCode("SkyworkAI/skywork-o1-prm-inference@719b56b, model_utils/io_utils.py")
 UNIVERSAL = MakersCode("model card of infly/Universal-PRM-7B")
 REASONEVAL = MakersCode("GAIR-NLP/ReasonEval@6c91c7a, codes/examples.py", aggregation="min")
@@ -67,10 +69,8 @@ LLEMMA = MakersCode(
 BABELSCAPE = MakersCode(
     "model card of Babelscape/Llama-3.1-8B-PRM800k-r", difference="A labelled step is not labelled again."
 )
-IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM@c044175, eval/prm_eval_utils.py", aggregation="min", difference=FORGED)
-PQM = MakersCode(
-    "WindyLee0822/Process_Q_Model@c5a2a02, train_main.py and bon_eval_hf.py", aggregation="min", difference=FORGED
-)
+IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM@c044175, eval/prm_eval_utils.py", aggregation="min")
+PQM = MakersCode("WindyLee0822/Process_Q_Model@c5a2a02, train_main.py and bon_eval_hf.py", aggregation="min")
 GRANITE = MakersCode(
     "ibm-granite/granite-io@9ee74ae, src/granite_io/io/process_reward_model/best_of_n.py", aggregation="mean"
 )
@@ -81,5 +81,5 @@ MULTI_RM = "db-Lee/Multi-RM@65b3e8e, discriminative/get_reward.py and discrimina
 DPRM = MakersCode(MULTI_RM, aggregation="min")
 DORM = MakersCode(MULTI_RM, aggregation="final")
 """The aggregations of dPRM and dORM are those of the makers' README."""
-OPENRLHF = MakersCode("OpenRLHF/OpenRLHF@09d86a2, openrlhf/datasets/process_reward_dataset.py", difference=TAGS)
-SPARE = MakersCode("UKPLab/aaai2026-spare-prm@d1076e0, README.md", difference=TAGS)
+OPENRLHF = MakersCode("OpenRLHF/OpenRLHF@09d86a2, openrlhf/datasets/process_reward_dataset.py")
+SPARE = MakersCode("UKPLab/aaai2026-spare-prm@d1076e0, README.md")

@@ -79,6 +79,8 @@ class CatalogEntry:
 
 QWEN_LICENCE = "Qwen licence"
 SKYWORK_LICENCE = "Skywork Community License"
+REASONEVAL_34B_LICENCE = "Llama 2 or Apache-2.0"
+"""Its model card says Llama 2, the README of its repository Apache-2.0."""
 LITERAL = {"separator": "\\n\\n"}
 """Four characters, not two line breaks: most likely what the training script passed."""
 MARGIN = {"margin": True}
@@ -195,7 +197,9 @@ CATALOG: tuple[CatalogEntry, ...] = (
         licence="Llama 2",
         makers=makers.REASONEVAL,
     ),
-    CatalogEntry("GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B, licence="Apache-2.0", makers=makers.REASONEVAL),
+    CatalogEntry(
+        "GAIR/ReasonEval-34B", "reasoneval", CODELLAMA_34B, licence=REASONEVAL_34B_LICENCE, makers=makers.REASONEVAL
+    ),
     CatalogEntry("infly/Universal-PRM-7B", "universal", QWEN_7B, 32768, licence="Apache-2.0", makers=makers.UNIVERSAL),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-r", "babelscape", LLAMA_8B, makers=makers.BABELSCAPE),
     CatalogEntry("Babelscape/Llama-3.1-8B-PRM800k-PDDL-r", "babelscape", LLAMA_8B, makers=makers.BABELSCAPE),

@@ -50,8 +50,8 @@ VERSA = MakersCode(
 """Its evaluation reports the last, the mean and the lowest score and prefers none."""
 TRL = MakersCode("huggingface/trl@f2cd577, trl/experimental/prm/prm_trainer.py and docs/source/prm_trainer.md")
 AXOLOTL = MakersCode("axolotl-ai-cloud/axolotl@067b021, src/axolotl/prompt_strategies/stepwise_supervised.py")
-PURE = MakersCode("model card of jinachris/PURE-PRM-7B", aggregation="soft_min")
-"""The temperature of the soft minimum is 0.1, here as there."""
+PURE = MakersCode("CJReinforce/PURE@41f9363, PRM/finetune.py", aggregation="soft_min")
+"""The temperature of the soft minimum is 0.1, as in openrlhf/trainer/ppo_utils/experience_maker.py."""
 ACTPRM = MakersCode(
     "sail-sg/ActivePRM@a93b338, examples/py_scripts/code_snippets.py and test_actprm_on_processbench.py"
 )

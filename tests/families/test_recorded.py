@@ -119,6 +119,6 @@ def test_the_catalog_names_what_was_recorded() -> None:
     checked = {row.id: row.makers for row in all_models() if row.makers is not None}
     assert set(checked) == set(recorded)
     for model, makers in checked.items():
-        sources, differs = zip(*recorded[model], strict=True)
+        sources, different = zip(*recorded[model], strict=True)
         assert all(source.startswith(makers.source.split(",")[0]) for source in sources), model
-        assert (makers.difference is not None) == any(differs), model
+        assert (makers.difference is not None) == any(different), model

@@ -114,6 +114,7 @@ def test_marker_text_stays_text(http: httpx.Client) -> None:
         ({"items": [ITEM], "spilt": "lines"}, 422, "spilt: Extra inputs"),
         ({"items": [ITEM], "split": "words"}, 422, "split: Input should be 'auto'"),
         ({"items": [ITEM], "threshold": "0.5"}, 422, "threshold"),
+        ({"items": [ITEM], "threshold": 1.5}, 422, "threshold=1.5 is outside the scale"),
         ('{"items": [], "threshold": 1e999}', 422, "threshold: Input should be a finite number"),
         ({"items": [ITEM], "timeout": 0}, 422, "timeout"),
         ({"items": [ITEM], "model": "other"}, 422, "There is no model with that name"),

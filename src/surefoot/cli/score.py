@@ -31,6 +31,7 @@ from surefoot.cli.options import (
     examples,
 )
 from surefoot.core.options import ReadOptions, SplitRule
+from surefoot.core.result import threshold_for
 from surefoot.data.items import read_record
 from surefoot.data.records import Entry, file_entries, stream_entries
 from surefoot.errors import InputError
@@ -102,6 +103,7 @@ def score(
     if opening is None:
         raise InputError("The input has no line to score.")
     scorer = model_options.load(model, calibration=calibration.read())
+    threshold_for(scorer.scale, threshold)  # before anything is scored
     several = question is None
     complete = True
     with Progress(None, shown=several and not quiet) as bar:

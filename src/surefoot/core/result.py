@@ -7,13 +7,14 @@ solution with an unscored step has a `reason`.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from surefoot.core.aggregation import AGGREGATIONS, correct_prefix, find_aggregation, first_error
 from surefoot.core.solution import Span, StepKind
-from surefoot.errors import InputError
+from surefoot.errors import InputError, OptionError
 
 StepStatus = Literal["scored", "over_length", "not_finite"]
 """`over_length`: the step ends after the token limit. `not_finite`: the model returned NaN or infinity."""
@@ -32,6 +33,32 @@ DEFAULT_AGGREGATION = "min"
 
 NATURAL_THRESHOLDS: dict[Scale, float] = {"probability": 0.5, "margin": 0.0, "log_ratio": 0.0}
 """Default thresholds: scores above count as correct."""
+
+_RANGES: dict[Scale, tuple[float, float]] = {
+    "probability": (0.0, 1.0),
+    "margin": (-1.0, 1.0),
+    "log_ratio": (-math.inf, math.inf),
+}
+
+
+def threshold_for(scale: Scale, threshold: float | None = None) -> float:
+    """Return the threshold to use for scores on this scale: the given one, or the natural one.
+
+    A threshold that is not finite or lies outside the scale raises `OptionError`: no score could be on its other side.
+
+    >>> threshold_for("margin"), threshold_for("margin", -0.5)
+    (0.0, -0.5)
+    """
+    if threshold is None:
+        return NATURAL_THRESHOLDS[scale]
+    low, high = _RANGES[scale]
+    if math.isfinite(threshold) and low <= threshold <= high:
+        return threshold
+    if math.isinf(high):
+        raise OptionError(f"threshold={threshold} is not finite. Pass a finite number.")
+    raise OptionError(
+        f"threshold={threshold} is outside the scale: the scores are on the scale {scale!r}, from {low:g} to {high:g}."
+    )
 
 
 @dataclass(frozen=True)
@@ -151,15 +178,15 @@ class SolutionScore:
     @property
     def natural_threshold(self) -> float:
         """Scores above this count as correct: 0.5 for probabilities, 0 for margins and log-ratios."""
-        return NATURAL_THRESHOLDS[self.scale]
+        return threshold_for(self.scale)
 
     def first_error(self, threshold: float | None = None) -> int | None:
         """See `aggregation.first_error`. The threshold defaults to that of the scale."""
-        return first_error(self.step_scores, self.natural_threshold if threshold is None else threshold)
+        return first_error(self.step_scores, threshold_for(self.scale, threshold))
 
     def correct_prefix(self, threshold: float | None = None) -> float | None:
         """See `aggregation.correct_prefix`. The threshold defaults to that of the scale."""
-        return correct_prefix(self.step_scores, self.natural_threshold if threshold is None else threshold)
+        return correct_prefix(self.step_scores, threshold_for(self.scale, threshold))
 
     def to_dict(self, threshold: float | None = None) -> dict[str, Any]:
         """Return everything, including aggregations, as JSON-compatible data. Scores above `threshold` are correct."""

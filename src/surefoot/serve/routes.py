@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from surefoot.core.options import ReadOptions
-from surefoot.core.result import SolutionScore
+from surefoot.core.result import SolutionScore, threshold_for
 from surefoot.errors import OptionError
 from surefoot.rewards.get_reward import GetReward
 from surefoot.rewards.recipes import RECIPES
@@ -207,6 +207,7 @@ async def list_models(state: State) -> ModelList:
 async def score(body: ScoreRequest, call: CurrentCall) -> Response:
     """Score every step of every solution."""
     model = call.model(body.model, body.items)
+    threshold_for(model.scorer.scale, body.threshold)  # before anything is scored
     results = await model.score([item.pair for item in body.items], body.read_options)
     call.count(model, results)
     return await _encoded(model, results, lambda: {"results": [result.to_dict(body.threshold) for result in results]})

@@ -250,6 +250,24 @@ def test_a_threshold_is_finite(command: list[str], threshold: str, capsys: pytes
     assert "--threshold: give a finite number" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("threshold", ["-0.1", "1.5"])
+def test_a_threshold_lies_on_the_scale(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], threshold: str
+) -> None:
+    """On one line, with the flag, and before anything is scored."""
+    row = {"problem": "p", "steps": ["a"], "label": 0, "scores": [0.2]}
+    data = jsonl(tmp_path / "rows.jsonl", row | {"classification": "circular", "error_steps": [0]})
+    wrong = f"--threshold {threshold} is outside the scale: the scores are on the scale 'probability', from 0 to 1."
+    for command in (
+        ["score", "--model", str(checkpoint), "--question", QUESTION, "--solution", SOLUTION],
+        ["eval", "processbench", "--scores", "scores", "--data", data],
+        ["eval", "prmbench", "--scores", "scores", "--data", data],
+    ):
+        assert main([*command, f"--threshold={threshold}"]) == 2
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err) == ("", f"surefoot: {wrong}\n")
+
+
 def test_a_line_that_cannot_be_read_costs_no_other(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,6 +25,7 @@ def test_common_things_have_common_names() -> None:
         "scale",
         "calibration",
         "threshold",
+        "threshold_source",
         "solutions",
         "unscored",
         "reliability",
@@ -37,5 +38,6 @@ def test_common_things_have_common_names() -> None:
         assert each["notes"]
     assert [each["benchmark"] for each in plain] == ["processbench", "prmbench", "best-of-n"]
     assert [each["threshold"] for each in plain] == [0.5, 0.5, None]
+    assert [each["threshold_source"] for each in plain] == ["default", "default", None]
     assert [None if each["reliability"] is None else each["reliability"]["steps"] for each in plain] == [3, 3, None]
     assert plain[1]["unscored_steps"] == 1

@@ -10,7 +10,7 @@ import pytest
 
 from surefoot.core.threshold_sweep import Case, best_threshold, sweep
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate import ProcessBenchRow, processbench
+from surefoot.evaluate import ProcessBenchRow, processbench, report_html
 
 
 def row(label: int, scores: list[float | None], split: str = "gsm8k", **more: Any) -> ProcessBenchRow:
@@ -26,7 +26,7 @@ TABLE: list[tuple[int, list[float | None], int | None, str | None]] = [
     (1, [0.9, 0.9, 0.9], -1, "missed"),
     (0, [0.5, 0.9, 0.9], 0, "right"),  # a score at the threshold is not above it
     (-1, [0.51, 0.9], -1, "right"),
-    (-1, [0.9, 0.5], 1, "false_alarm"),
+    (-1, [0.9, 0.5], 1, "rejected"),
     (-1, [0.7], -1, "right"),
     (2, [0.9, None, 0.1], None, None),
     (0, [0.1, None, None], 0, "right"),  # decided before the unscored step
@@ -49,7 +49,7 @@ def test_the_whole_table_by_hand() -> None:
     assert split.f1 == pytest.approx(4 / 7)
     assert result.f1 == split.f1
     assert split.unscored == result.unscored == 2
-    assert split.outcomes == {"right": 5, "early": 1, "late": 1, "missed": 1, "false_alarm": 1}
+    assert split.outcomes == {"right": 5, "early": 1, "late": 1, "missed": 1, "rejected": 1}
     assert "2 of 11 solutions have no prediction" in result.notes[0]
     positions = {name: (share.hits, share.total) for name, share in result.positions.items()}
     assert positions == {"1": (2, 2), "2": (1, 4), "3": (0, 0)}
@@ -145,6 +145,21 @@ def test_the_threshold_moves_the_verdict() -> None:
     assert processbench(None, rows, threshold=0.65).f1 == 1.0
     with pytest.raises(OptionError, match="threshold=nan"):
         processbench(None, rows, threshold=math.nan)
+
+
+@pytest.mark.parametrize(
+    ("options", "source", "label"),
+    [
+        ({}, "default", "threshold 0.5 (default)"),
+        ({"threshold": 0.5}, "given", "threshold 0.5 (given)"),
+        ({"tune_on": "all"}, "tuned", "threshold 0.65 (tuned on all)"),
+    ],
+)
+def test_the_result_says_where_its_threshold_comes_from(options: dict[str, Any], source: str, label: str) -> None:
+    result = processbench(None, [row(0, [0.6], "all"), row(-1, [0.7], "all")], draws=0, **options)
+    assert result.threshold_source == result.to_dict()["threshold_source"] == source
+    assert label in str(result)
+    assert label.removeprefix("threshold ") in report_html(result)
 
 
 def test_tuned_on_one_split_and_used_on_the_others() -> None:

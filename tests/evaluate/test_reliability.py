@@ -83,6 +83,37 @@ def test_the_interval_is_over_solutions() -> None:
     assert intervals[0] == pytest.approx(intervals[1])
 
 
+# Wilson's 95% intervals: with z = 1.959964, 0 of n ends at z^2 / (n + z^2), and 1 of 2 is 0.5 +- 0.4055.
+WILSON: list[tuple[list[list[bool]], float, float]] = [
+    ([[False], [False]], 0.0, 0.657620),
+    ([[True], [True]], 0.342380, 1.0),
+    ([[True], [False]], 0.094531, 0.905469),
+    ([[False, False]], 0.0, 0.793451),  # both steps are of one solution, which counts as one observation
+    ([[True] * 50, [False] * 50], 0.094531, 0.905469),  # copies are no evidence
+    ([[True, False], [True, False]], 0.150039, 0.849961),  # as different as four independent steps
+]
+
+
+@pytest.mark.parametrize(("labels", "low", "high"), WILSON)
+def test_the_intervals_of_a_bin_are_wilsons(labels: list[list[bool]], low: float, high: float) -> None:
+    found = reliability([[(0.75, each) for each in solution] for solution in labels], bootstrap=Bootstrap(20))
+    assert found is not None
+    (full,) = [each for each in found.bins if each.count]
+    assert full.interval == pytest.approx((low, high), abs=1e-5)
+    assert all(each.interval is None for each in found.bins if not each.count)
+
+
+def test_no_step_correct_is_not_certainty() -> None:
+    rows = [{"problem": "p", "steps": ["a"], "label": 0, "scores": [0.05]} for _ in range(2)]
+    assert "0.0 [0.0-65.8]" in str(processbench(None, rows))
+
+
+def test_the_brier_score_by_hand() -> None:
+    found = reliability([[(0.9, True), (0.4, False)], [(0.2, True)]])
+    assert found is not None
+    assert found.brier == pytest.approx((0.1**2 + 0.4**2 + 0.8**2) / 3)
+
+
 @pytest.mark.parametrize("excess", [0.0, 0.03, 0.1])
 def test_the_interval_of_the_ece_holds_the_true_one(excess: float) -> None:
     """Scores above 0.2 that are too high by so much; the true ECE is that. Of 60 samples nearly all should hold it."""

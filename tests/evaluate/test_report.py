@@ -133,6 +133,31 @@ def test_it_says_what_the_result_says(result: evaluate.ProcessBenchResult, place
     assert result.notes[0].split(":")[0] in text
 
 
+def test_a_false_alarm_is_the_same_everywhere(result: evaluate.ProcessBenchResult, place: Path) -> None:
+    """A correct step that was predicted: before the first error, or in a correct solution."""
+    alarms = [
+        item.row.label == -1
+        for item in result.judgements
+        if item.predicted not in (None, -1) and (item.row.label == -1 or item.predicted < item.row.label)
+    ]
+    assert {True, False} == set(alarms)
+    text = place.read_text(encoding="utf-8")
+    cells = re.findall(r"<tr><t[hd][^>]*>([^<]*)</t[hd]><td[^>]*>([\d,]+)</td></tr>", text)
+    table = {name: int(number) for name, number in cells}
+    assert table["false alarms"] == len(alarms)
+    assert table["… before the first error"] == alarms.count(False)
+    assert table["… in a correct solution"] == alarms.count(True)
+    assert re.search(rf'data-kind="alarm"[^>]*>false alarms <b>{len(alarms)}</b>', text)
+    assert text.count("False alarms: a correct step was predicted.") == 2, "at the table and at the list"
+    badges = [re.findall(r"(missed error|false alarm|correctly judged|unscored)", row[4])[0] for row in _entries(text)]
+    assert badges.count("false alarm") == len(alarms)
+
+
+def _entries(text: str) -> list[list[Any]]:
+    found: list[list[Any]] = json.loads(Tags(text).data)
+    return found
+
+
 def test_the_surest_mistakes_come_first(result: evaluate.ProcessBenchResult, place: Path) -> None:
     order = [row[0] for row in json.loads(Tags(place.read_text(encoding="utf-8")).data)]
     items = [result.judgements[at] for at in order]
@@ -193,7 +218,7 @@ def test_filters_and_search(page: Page, result: evaluate.ProcessBenchResult) -> 
     assert shown(page) == 90
     wanted: dict[str, Callable[[Any], bool]] = {
         "missed": lambda outcome: outcome in ("missed", "late"),
-        "alarm": lambda outcome: outcome in ("false_alarm", "early"),
+        "alarm": lambda outcome: outcome in ("rejected", "early"),
         "right": lambda outcome: outcome == "right",
         "unscored": lambda outcome: outcome is None,
     }
@@ -355,7 +380,7 @@ def test_small_and_odd_results_have_a_page() -> None:
         text = evaluate.report_html(evaluate.processbench(None, [row | {"scores": scores}]))
         assert "not defined" in text
     blank = {"problem": "p", "steps": ["a", " "], "label": 1, "scores": [0.9, None]}
-    assert "error missed" in evaluate.report_html(evaluate.processbench(None, [blank]))
+    assert "missed error: no step predicted" in evaluate.report_html(evaluate.processbench(None, [blank]))
     text = evaluate.report_html(
         evaluate.prmbench(None, [row | {"classification": "circular", "error_steps": [], "scores": [None]}])
     )

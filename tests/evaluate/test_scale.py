@@ -13,7 +13,7 @@ import surefoot
 from helpers.small import CASES, change
 from surefoot import evaluate
 from surefoot.display.colour_scale import bucket
-from surefoot.errors import InputError
+from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.registry import BENCHMARKS
 from surefoot.evaluate.report_page.content import thresholds
 from surefoot.scoring.local import load_local
@@ -58,6 +58,28 @@ def test_margins_have_no_reliability_and_their_own_colours(margins: surefoot.Sco
         assert shown
         assert [int(place) for place, _ in shown] == [bucket(float(score), "margin") for _, score in shown]
         assert any(int(place) != bucket(float(score)) for place, score in shown)
+
+
+def test_a_threshold_lies_on_the_scale(margins: surefoot.Scorer, tmp_path: Path) -> None:
+    marked = [row | {"classification": "circular", "error_steps": [1], "label": 1} for row in ROWS]
+    with ScoreCache(tmp_path / "scores") as cache:
+        scorer = margins.with_cache(cache)
+        for threshold in (-1.5, 1.5):
+            message = f"threshold={threshold} is outside the scale: the scores are on the scale 'margin', from -1 to 1"
+            with pytest.raises(OptionError, match=message):
+                evaluate.processbench(scorer, ROWS, threshold=threshold)
+            with pytest.raises(OptionError, match=message):
+                evaluate.prmbench(scorer, marked, threshold=threshold)
+        assert cache.misses == 0, "it was rejected before anything was scored"
+    assert evaluate.processbench(margins, ROWS, threshold=-0.5, draws=0).threshold == -0.5
+
+
+def test_the_scale_of_precomputed_scores_is_what_they_show() -> None:
+    probabilities = [row | {"scores": [0.9, 0.2]} for row in ROWS]
+    with pytest.raises(OptionError, match=r"from 0 to 1"):
+        evaluate.processbench(None, probabilities, threshold=-0.5)
+    others = [row | {"scores": [3.0, -2.0]} for row in ROWS]
+    assert evaluate.processbench(None, others, threshold=-0.5, draws=0).threshold == -0.5
 
 
 def test_the_thresholds_of_a_sweep() -> None:

@@ -7,6 +7,7 @@ solutions of a question are in one fold.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,15 +25,16 @@ from surefoot.evaluate.reliability import (
     BinKind,
     LabelledScore,
     Reliability,
-    are_probabilities,
     labelled_scores,
     reliability,
 )
 from surefoot.evaluate.rows import ProcessBenchRow, Rows, as_rows, labelled_rows
-from surefoot.evaluate.scoring import name_of, scale_of, score_labelled
+from surefoot.evaluate.scoring import are_probabilities, name_of, scale_of, score_labelled
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
+
+logger = logging.getLogger("surefoot")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class CalibrationResult:
     """Solutions in which a labelled step has no score; their scored steps count."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def worse(self) -> bool:
+        """Whether held-out scores have a higher log loss or Brier score after calibration than before."""
+        return self.after is not None and bool(_worse(self.before, self.after))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
@@ -59,20 +66,21 @@ class CalibrationResult:
             "questions": self.questions,
             "folds": self.folds,
             "unscored": self.unscored,
+            "worse": self.worse,
             "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
         found = self.calibration
         rows = [["before", *_reliability_row(self.before)]]
-        rows.append([f"after, {self.folds} folds", *(_reliability_row(self.after) if self.after else (DASH, DASH))])
+        rows.append([f"after, {self.folds} folds", *(_reliability_row(self.after) if self.after else (DASH,) * 3)])
         title = f"Calibration of {found.model}: {found.method}, {found.fitted_on.solutions} solutions"
         title += f" of {self.questions} questions, {found.fitted_on.steps} steps"
         if isinstance(found.map, Logistic):
             fitted = f"sigmoid({found.map.slope:.4g} * logit(score) + {found.map.bias:.4g})"
         else:
             fitted = f"{len(found.map.scores)} knots, values {found.map.values[0]:.4g} to {found.map.values[-1]:.4g}"
-        return join_sections([title, table(["", "ECE", "log-loss"], rows), f"Fitted: {fitted}"], self.notes)
+        return join_sections([title, table(["", "ECE", "log-loss", "Brier"], rows), f"Fitted: {fitted}"], self.notes)
 
 
 def calibrate(
@@ -98,7 +106,8 @@ def calibrate(
     `rows` come from `read_labelled`, or are mappings with the fields of ProcessBench or PRMBench. `method` is
     `temperature` (a slope and, unless `bias=False`, a bias of the logit) or `isotonic` (any increasing map). `folds` is
     the number of cross-validation folds; `bins` and `kind` define the expected calibration error. See `processbench`
-    for the other options.
+    for the other options. If the calibration does not help on held-out questions, a warning is logged and `worse` is
+    True.
     """
     bootstrap = Bootstrap(draws, seed)
     check_folds(folds)
@@ -122,6 +131,13 @@ def calibrate(
     if unscored:
         notes.append(f"{unscored} of {len(labelled)} solutions have unscored labelled steps; those do not count.")
     questions = len({row.problem for row in labelled})
+    after = None if mapped is None else reliability(mapped, bins=bins, kind=kind, bootstrap=bootstrap)
+    if after is not None and (worse := _worse(before, after)):
+        notes.append(
+            f"Calibrated scores are worse than raw ones on held-out questions ({', '.join(worse)}). Use the raw "
+            f"scores, or fit again on more data{_simpler(method, bias)}."
+        )
+        logger.warning("%s", notes[-1])
     return CalibrationResult(
         calibration=Calibration(
             map=fitted,
@@ -130,7 +146,7 @@ def calibrate(
             fitted_on=FittedOn(len(labelled), before.steps, _digest(labelled)),
         ),
         before=before,
-        after=None if mapped is None else reliability(mapped, bins=bins, kind=kind, bootstrap=bootstrap),
+        after=after,
         questions=questions,
         folds=min(folds, questions),
         unscored=unscored,
@@ -138,8 +154,21 @@ def calibrate(
     )
 
 
-def _reliability_row(found: Reliability) -> tuple[str, str]:
-    return percent(found.ece, found.ece_interval), f"{found.log_loss:.4f}"
+def _simpler(method: Method, bias: bool) -> str:
+    """Name a map with fewer parameters, which needs less data."""
+    if method == "isotonic":
+        return " or with the method temperature"
+    return " or without a bias" if bias else ""
+
+
+def _worse(before: Reliability, after: Reliability) -> list[str]:
+    """Name the proper scoring rules that calibration makes worse. The ECE is not proper: a constant can have 0."""
+    pairs = {"log-loss": (before.log_loss, after.log_loss), "Brier": (before.brier, after.brier)}
+    return [f"{name} {old:.4f} before, {new:.4f} after" for name, (old, new) in pairs.items() if new > old]
+
+
+def _reliability_row(found: Reliability) -> tuple[str, str, str]:
+    return percent(found.ece, found.ece_interval), f"{found.log_loss:.4f}", f"{found.brier:.4f}"
 
 
 def check_folds(folds: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
     from surefoot.evaluate.reliability import Reliability
+    from surefoot.evaluate.scoring import ThresholdSource
 
 
 class BenchmarkResult(Protocol):
@@ -47,6 +48,7 @@ def header_fields(
     *,
     solutions: int,
     threshold: float | None = None,
+    threshold_source: ThresholdSource | None = None,
     published: object | None = None,
     reliability: Reliability | None = None,
 ) -> dict[str, Any]:
@@ -57,6 +59,7 @@ def header_fields(
         "scale": result.scale,
         "calibration": result.calibration,
         "threshold": threshold,
+        "threshold_source": threshold_source,
         "solutions": solutions,
         "unscored": result.unscored,
         "reliability": None if reliability is None else reliability.to_dict(),
@@ -68,3 +71,8 @@ def header_fields(
 def model_label(result: BenchmarkResult) -> str:
     """Return the model's name, followed by its calibration if there is one."""
     return result.model if result.calibration is None else f"{result.model} (calibrated: {result.calibration})"
+
+
+def threshold_label(threshold: float, source: ThresholdSource, tuned_on: str | None = None) -> str:
+    """Return the threshold and where it comes from: `0.5 (default)`, `0.7 (given)`, `0.62 (tuned on gsm8k)`."""
+    return f"{threshold:.4g} ({source if tuned_on is None else f'{source} on {tuned_on}'})"

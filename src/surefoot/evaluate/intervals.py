@@ -76,8 +76,11 @@ class Bootstrap:
         low, high = np.quantile(defined, [edge, 1.0 - edge])
         return Interval(float(low), float(high))
 
-    def wilson(self, hits: int, total: int) -> Interval | None:
-        """Return Wilson's interval of `hits` out of `total`; None if `total` or `draws` is 0."""
+    def wilson(self, hits: float, total: float) -> Interval | None:
+        """Return Wilson's interval of `hits` out of `total`; None if `total` or `draws` is 0.
+
+        Both may be fractional: an effective sample size is (see `clustered_wilson`).
+        """
         if not total or not self.draws:
             return None
         z = NormalDist().inv_cdf((1.0 + self.level) / 2.0)
@@ -86,6 +89,25 @@ class Bootstrap:
         reach = sqrt(spread * (value * (1.0 - value) + spread / 4.0)) / (1.0 + spread)
         # At 0 and 1 the formula gives exactly these ends; rounding must not move them.
         return Interval(middle - reach if hits else 0.0, middle + reach if hits < total else 1.0)
+
+    def clustered_wilson(self, hits: Numbers, totals: Numbers) -> Interval | None:
+        """Return Wilson's interval of a proportion whose observations come in clusters, such as steps in solutions.
+
+        `hits` and `totals` have one entry per cluster. Observations of one cluster are alike, so the interval is that
+        of the effective sample size: the number of independent observations with the same variance, at most all of
+        them. If all observations agree or there is one cluster, that cannot be estimated, and a cluster counts as one.
+        """
+        hits, totals = hits[totals > 0], totals[totals > 0]
+        clusters, total = len(totals), float(totals.sum())
+        if not clusters:
+            return None
+        value = float(hits.sum()) / total
+        if clusters == 1 or value in (0.0, 1.0):
+            size = float(clusters)
+        else:
+            variance = float(((hits - value * totals) ** 2).sum()) / total**2
+            size = min(value * (1.0 - value) / max(variance, 1e-300), total)
+        return self.wilson(value * size, size)
 
     def _generator(self, name: str) -> np.random.Generator:
         return np.random.default_rng([self.seed, crc32(name.encode("utf-8", "surrogatepass"))])

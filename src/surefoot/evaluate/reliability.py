@@ -1,12 +1,13 @@
 """Reliability of scores: are 80% of the steps with a score of 0.8 correct?
 
 Only steps with a known label count: every step of a correct solution, and the steps of an erroneous one up to and
-including the first error. The bootstrap resamples whole solutions.
+including the first error. Intervals take into account that steps of one solution are alike: the bootstrap resamples
+whole solutions, and Wilson's intervals use the effective number of steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -15,8 +16,8 @@ import numpy as np
 from surefoot.core.calibration import EDGE
 from surefoot.display.tables import Cells, decimal, percent, table
 from surefoot.errors import OptionError
-from surefoot.evaluate.intervals import Bootstrap, Interval, Numbers, ratio
-from surefoot.evaluate.scoring import nonblank_steps
+from surefoot.evaluate.intervals import Bootstrap, Interval, Numbers
+from surefoot.evaluate.scoring import are_probabilities, nonblank_steps
 
 LabelledScore = tuple[float, bool]
 """The score of a step, and whether the step is correct."""
@@ -37,7 +38,7 @@ class Bin:
     accuracy: float | None
     """The fraction of correct steps; None for an empty bin."""
     interval: Interval | None
-    """The confidence interval of the accuracy."""
+    """The confidence interval of the accuracy, by Wilson's formula."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Reliability:
     ece_interval: Interval | None
     log_loss: float
     """In nats. Scores are clipped to 1e-7 from 0 and 1."""
+    brier: float
+    """The mean squared distance between a score and its label, which is 1 for a correct step and 0 for an error."""
     steps: int
     solutions: int
 
@@ -66,11 +69,6 @@ def labelled_scores(steps: Sequence[str], scores: Sequence[float | None], label:
         for at, score in nonblank_steps(steps, scores)
         if score is not None and (label == -1 or at <= label)
     ]
-
-
-def are_probabilities(scores: Iterable[float | None]) -> bool:
-    """Return whether every score lies in 0..1; missing scores are ignored."""
-    return all(score is None or 0.0 <= score <= 1.0 for score in scores)
 
 
 def reliability(
@@ -104,7 +102,6 @@ def reliability(
         np.add.at(table[:, row], (owner, bin_of), values)
     draws, whole = bootstrap or Bootstrap(0), table.sum(axis=0)
     drawn = draws.resampled_sums("reliability", table.reshape(len(solutions), -1)).reshape(-1, 3, counts)
-    accuracies = ratio(drawn[:, 2], drawn[:, 0])
     count, score, hits = whole
     return Reliability(
         bins=tuple(
@@ -114,7 +111,7 @@ def reliability(
                 count=int(count[at]),
                 score=float(score[at] / count[at]) if count[at] else None,
                 accuracy=float(hits[at] / count[at]) if count[at] else None,
-                interval=draws.interval(accuracies[:, at]) if count[at] else None,
+                interval=draws.clustered_wilson(table[:, 2, at], table[:, 0, at]),
             )
             for at in range(counts)
         ),
@@ -122,6 +119,7 @@ def reliability(
         ece=float(np.abs(_gaps(whole[None])).sum()),
         ece_interval=_ece_interval(_gaps(whole[None])[0], _gaps(drawn), draws) if draws.draws else None,
         log_loss=log_loss(scores, correct),
+        brier=float(((scores - correct) ** 2).mean()),
         steps=len(scores),
         solutions=len(solutions),
     )

@@ -6,19 +6,21 @@ are neither correct nor incorrect.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from surefoot.core.result import NATURAL_THRESHOLDS, Scale
-from surefoot.errors import InputError, OptionError
+from surefoot.core.result import Scale, threshold_for
+from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
     from surefoot.evaluate.rows import PRMBenchRow, ProcessBenchRow
 
 PRECOMPUTED = "precomputed scores"
+
+ThresholdSource = Literal["default", "given", "tuned"]
+"""Where a threshold comes from: the scale's natural one, the caller, or the split with the highest F1."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,26 @@ def scale_of(scorer: StepScorer | None) -> Scale:
     return "probability" if scorer is None else scorer.scale
 
 
-def threshold_of(scorer: StepScorer | None, threshold: float | None) -> float:
-    """Return the given threshold, or the natural one of the scale."""
-    if threshold is not None and not math.isfinite(threshold):
-        raise OptionError(f"threshold={threshold} is not finite. Pass a finite number.")
-    return NATURAL_THRESHOLDS[scale_of(scorer)] if threshold is None else threshold
+def are_probabilities(scores: Iterable[float | None]) -> bool:
+    """Return whether every score lies in 0..1; missing scores are ignored."""
+    return all(score is None or 0.0 <= score <= 1.0 for score in scores)
+
+
+def threshold_of(
+    scorer: StepScorer | None,
+    rows: Sequence[ProcessBenchRow] | Sequence[PRMBenchRow],
+    threshold: float | None,
+) -> tuple[float, ThresholdSource]:
+    """Return the given threshold, or the natural one of the scale, and which of the two it is.
+
+    The scale of precomputed scores is not known: any finite threshold is accepted if one of them lies outside 0..1.
+    """
+    scale = scale_of(scorer)
+    if threshold is None:
+        return threshold_for(scale), "default"
+    if scorer is None and not are_probabilities(score for row in rows for score in row.scores or ()):
+        scale = "log_ratio"
+    return threshold_for(scale, threshold), "given"
 
 
 def score_rows(

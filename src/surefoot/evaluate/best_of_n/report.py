@@ -13,16 +13,16 @@ from surefoot.display.html import StepItem
 from surefoot.evaluate.best_of_n.result import BestOfNResult, Candidate, Curve, curve_cells
 from surefoot.evaluate.header import model_label
 from surefoot.evaluate.report_page import figures
-from surefoot.evaluate.report_page.content import Card, Content, Entry, Panel, Section, Table, card, step_item
+from surefoot.evaluate.report_page.content import Card, Content, Entry, Kind, Panel, Section, Table, card, step_item
 from surefoot.text.split import split
 
 KINDS = (
-    ("missed", "incorrect selected"),
-    ("unsolved", "none correct"),
-    ("right", "correct selected"),
-    ("unscored", "unscored"),
+    Kind("missed", "incorrect selected", "although a correct solution exists"),
+    Kind("unsolved", "none correct", "no solution to select is correct"),
+    Kind("right", "correct selected", "the selected solution is correct"),
+    Kind("unscored", "unscored", "no solution has both a score and a verdict on its answer"),
 )
-NAMES = dict(KINDS)
+NAMES = {kind.key: kind.name for kind in KINDS}
 
 
 def content(result: BestOfNResult) -> Content:

@@ -21,9 +21,16 @@ from surefoot.evaluate.best_of_n.answer_groups import AnswerGrouper, Grouping
 from surefoot.evaluate.best_of_n.result import AggregationReason, BestOfNResult, Candidate, Curve, Estimate
 from surefoot.evaluate.best_of_n.selection import NO_ANSWER, Pool
 from surefoot.evaluate.intervals import Bootstrap, Numbers
-from surefoot.evaluate.reliability import are_probabilities
 from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
-from surefoot.evaluate.scoring import Scored, calibration_of, name_of, nonblank_steps, scale_of, score_rows
+from surefoot.evaluate.scoring import (
+    Scored,
+    are_probabilities,
+    calibration_of,
+    name_of,
+    nonblank_steps,
+    scale_of,
+    score_rows,
+)
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer

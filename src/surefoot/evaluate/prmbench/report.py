@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from surefoot.evaluate.header import model_label
+from surefoot.evaluate.header import model_label, threshold_label
 from surefoot.evaluate.prmbench.result import Decisions, PRMBenchResult, class_cells, has_unscored_step
 from surefoot.evaluate.published import citation
 from surefoot.evaluate.report_page import figures
 from surefoot.evaluate.report_page.content import (
-    KINDS,
     Card,
     Content,
     Entry,
+    Kind,
     Panel,
     Section,
     Table,
@@ -29,13 +29,20 @@ from surefoot.evaluate.report_page.figures import Line
 from surefoot.evaluate.rows import ORIGINAL, PRMBenchRow
 from surefoot.evaluate.scoring import Scored, nonblank_steps
 
-NAMES = {"missed": "error missed", "alarm": "false alarm", "right": "correctly judged", "unscored": "unscored"}
+KINDS = (
+    Kind("missed", "missed errors", "an incorrect step was accepted"),
+    Kind("alarm", "false alarms", "a correct step was rejected, and no error was missed"),
+    Kind("right", "correctly judged", "every step was"),
+    Kind("unscored", "unscored", "a step has no score"),
+)
+NAMES = {"missed": "missed error", "alarm": "false alarm", "right": "correctly judged", "unscored": "unscored"}
 POINTS = 200
 
 
 def content(result: PRMBenchResult) -> Content:
     """Build the content of the page."""
-    facts = [("threshold", f"{result.threshold:.4g}"), ("solutions", f"{len(result.items):,}")]
+    threshold = threshold_label(result.threshold, result.threshold_source)
+    facts = [("threshold", threshold), ("solutions", f"{len(result.items):,}")]
     if result.unscored:
         facts.append(("with unscored steps", f"{result.unscored:,}"))
     return Content(

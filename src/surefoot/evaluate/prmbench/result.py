@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from surefoot.display.tables import Cells, join_sections, percent, table
-from surefoot.evaluate.header import header_fields, model_label
+from surefoot.evaluate.header import header_fields, model_label, threshold_label
 from surefoot.evaluate.intervals import Interval, as_list
 from surefoot.evaluate.published import PublishedPRMBench, citation
 from surefoot.evaluate.reliability import Reliability, reliability_sections
@@ -15,6 +15,7 @@ from surefoot.evaluate.scoring import Scored, nonblank_steps
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
+    from surefoot.evaluate.scoring import ThresholdSource
 
 CATEGORIES = {
     "simplicity": ("redundency", "circular"),
@@ -107,6 +108,7 @@ class PRMBenchResult:
 
     model: str
     threshold: float
+    threshold_source: ThresholdSource
     overall: ClassResult
     classes: tuple[ClassResult, ...]
     originals: ClassResult | None
@@ -145,6 +147,7 @@ class PRMBenchResult:
             self,
             solutions=len(self.items),
             threshold=self.threshold,
+            threshold_source=self.threshold_source,
             published=self.published,
             reliability=self.reliability,
         )
@@ -157,7 +160,8 @@ class PRMBenchResult:
         }
 
     def __str__(self) -> str:
-        sections = [f"PRMBench: {model_label(self)}, threshold {self.threshold:.4g}", table(*class_cells(self))]
+        threshold = threshold_label(self.threshold, self.threshold_source)
+        sections = [f"PRMBench: {model_label(self)}, threshold {threshold}", table(*class_cells(self))]
         scores = {"overall": self.overall.prm_score, **self.categories}
         rows = [[name, percent(value)] for name, value in scores.items()]
         published = self.published

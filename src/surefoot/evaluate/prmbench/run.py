@@ -51,8 +51,8 @@ def prmbench(
     `rows` come from `read_prmbench`, or are mappings with the same fields. See `processbench` for the other options.
     """
     bootstrap = Bootstrap(draws, seed)
-    threshold = threshold_of(scorer, threshold)
     labelled = as_rows(rows, PRMBenchRow, partial(prmbench_rows, scores=scores if scorer is None else None))
+    threshold, source = threshold_of(scorer, labelled, threshold)
     items = list(zip(labelled, score_labelled(scorer, labelled, progress=progress), strict=True))
     modified = [item for item in items if item[0].classification != ORIGINAL]
     originals = [item for item in items if item[0].classification == ORIGINAL]
@@ -66,6 +66,7 @@ def prmbench(
     return PRMBenchResult(
         model=name_of(scorer, name),
         threshold=threshold,
+        threshold_source=source,
         overall=_measure("overall", modified, threshold, bootstrap),
         classes=tuple(classes),
         originals=_measure(ORIGINAL, originals, threshold, bootstrap) if originals else None,

@@ -8,48 +8,56 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from surefoot.display.tables import decimal, percent
-from surefoot.evaluate.header import model_label
+from surefoot.evaluate.header import model_label, threshold_label
 from surefoot.evaluate.processbench.result import (
     GroupResult,
     Judgement,
+    Outcome,
     ProcessBenchResult,
     Proportion,
-    threshold_label,
 )
 from surefoot.evaluate.published import citation
 from surefoot.evaluate.reliability import labelled_scores
 from surefoot.evaluate.report_page import figures
 from surefoot.evaluate.report_page.content import (
-    KINDS,
     Card,
     Content,
     Entry,
+    Kind,
     Panel,
     Section,
     Table,
     calibration_card,
     calibration_panel,
     card,
+    definitions,
     step_item,
     thresholds,
 )
 from surefoot.evaluate.report_page.figures import Line
 from surefoot.evaluate.scoring import nonblank_steps
 
-KIND_OF = {"missed": "missed", "late": "missed", "false_alarm": "alarm", "early": "alarm", "right": "right"}
-OUTCOMES = {
-    "right": "correctly judged",
-    "missed": "error missed",
-    "late": "predicted too late",
-    "early": "predicted too early",
-    "false_alarm": "false alarm",
+KINDS = (
+    Kind("missed", "missed errors", "in an erroneous solution, no step up to the first error was predicted"),
+    Kind("alarm", "false alarms", "a correct step was predicted"),
+    Kind("right", "correctly judged", "the prediction equals the label"),
+    Kind("unscored", "unscored", "there is no prediction"),
+)
+OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
+    "missed": ("missed", "missed error", "no step predicted"),
+    "late": ("missed", "missed error", "a later step predicted"),
+    "early": ("alarm", "false alarm", "before the first error"),
+    "rejected": ("alarm", "false alarm", "in a correct solution"),
+    "right": ("right", "correctly judged", ""),
 }
+"""The kind of each outcome, the name of one such solution, and what tells it from the others of its kind."""
 POINTS = 400
 
 
 def content(result: ProcessBenchResult) -> Content:
     """Build the content of the page."""
-    facts = [("threshold", threshold_label(result)), ("solutions", f"{len(result.judgements):,}")]
+    threshold = threshold_label(result.threshold, result.threshold_source, result.tuned_on)
+    facts = [("threshold", threshold), ("solutions", f"{len(result.judgements):,}")]
     if result.unscored:
         facts.append(("without a prediction", f"{result.unscored:,}"))
     return Content(
@@ -174,15 +182,21 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
         panels.append(
             Panel("Correct answer, flawed process", "Errors that the correct final answer hides.", table=table)
         )
-    outcomes: dict[str, int] = {}
-    for split in result.splits:
-        for name, number in split.outcomes.items():
-            outcomes[name] = outcomes.get(name, 0) + number
-    rows = [[OUTCOMES[name], f"{number:,}"] for name, number in outcomes.items()]
-    panels.append(
-        Panel("Outcomes", "Predictions compared with the labels.", table=Table(["outcome", "solutions"], rows))
-    )
+    panels.append(_outcomes(result))
     return panels
+
+
+def _outcomes(result: ProcessBenchResult) -> Panel:
+    """Build the table of outcomes. Its totals are the numbers on the filters of the list."""
+    counts = {name: sum(split.outcomes[name] for split in result.splits) for name in OUTCOMES}
+    rows = []
+    for kind in KINDS:
+        parts = {detail: counts[name] for name, (key, _, detail) in OUTCOMES.items() if key == kind.key}
+        total = result.unscored if kind.key == "unscored" else sum(parts.values())
+        rows.append([kind.name, f"{total:,}"])
+        rows += [[f"… {detail}", f"{number:,}"] for detail, number in parts.items() if detail]
+    about = f"Predictions compared with the labels. {definitions(KINDS)}"
+    return Panel("Outcomes", about, table=Table(["outcome", "solutions"], rows))
 
 
 def _row(group: GroupResult) -> list[str]:
@@ -212,7 +226,7 @@ def entry(item: Judgement) -> Entry:
         )
         for at, (step, score) in enumerate(zip(row.steps, item.scores, strict=True))
     ]
-    kind = "unscored" if outcome is None else KIND_OF[outcome]
+    kind, name, detail = ("unscored", "unscored", "") if outcome is None else OUTCOMES[outcome]
     label = "no error" if row.label == -1 else f"first error at step {row.label + 1}"
     found = "unknown" if predicted is None else "no error" if predicted == -1 else f"step {predicted + 1}"
     facts = [row.split, row.id, *([row.generator] if row.generator else [])]
@@ -221,7 +235,7 @@ def entry(item: Judgement) -> Entry:
         verdict += f" · final answer {'correct' if row.answer_correct else 'incorrect'}"
     return Entry(
         kind=kind,
-        badge=OUTCOMES.get(outcome or "", "unscored"),
+        badge=f"{name}: {detail}" if detail else name,
         facts=" · ".join(facts),
         verdict=verdict,
         problem=row.problem,
@@ -240,6 +254,6 @@ def _severity(item: Judgement) -> float:
         return -1.0
     if outcome in ("missed", "late"):
         return 1.0 + scores.get(label, item.threshold) - item.threshold  # a label may point at a blank step
-    if outcome in ("early", "false_alarm"):
+    if outcome in ("early", "rejected"):
         return 1.0 + item.threshold - (scores[predicted] if predicted is not None else item.threshold)
     return 1.0 / (1.0 + min(abs(score - item.threshold) for score in scores.values()))

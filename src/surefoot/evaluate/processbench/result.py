@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from surefoot.core.threshold_sweep import Case, ThresholdRange, sweep
 from surefoot.display.tables import decimal, join_sections, percent, table
 from surefoot.errors import InputError
-from surefoot.evaluate.header import header_fields, model_label
+from surefoot.evaluate.header import header_fields, model_label, threshold_label
 from surefoot.evaluate.intervals import Interval, as_list
 from surefoot.evaluate.published import PublishedProcessBench, citation
 from surefoot.evaluate.reliability import Reliability, reliability_sections
@@ -21,9 +21,15 @@ from surefoot.evaluate.scoring import nonblank_steps
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
+    from surefoot.evaluate.scoring import ThresholdSource
 
-Outcome = Literal["right", "early", "late", "missed", "false_alarm"]
-"""`early`, `late`: the predicted step lies before or after the first error. `missed`: no step was predicted."""
+Outcome = Literal["right", "missed", "late", "early", "rejected"]
+"""How a prediction compares with the label.
+
+Missed errors: in an erroneous solution, no step was predicted (`missed`), or only one after the first error (`late`).
+False alarms: a correct step was predicted, before the first error (`early`) or in a correct solution (`rejected`).
+"""
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Judgement:
         if predicted == label:
             return "right"
         if label == -1:
-            return "false_alarm"
+            return "rejected"
         if predicted == -1:
             return "missed"
         return "early" if predicted < label else "late"
@@ -93,7 +99,8 @@ class GroupResult:
     f1_interval: Interval | None
     unscored: int
     """Solutions without a prediction; they are in neither proportion."""
-    outcomes: dict[str, int]
+    outcomes: dict[Outcome, int]
+    """The number of solutions with each outcome."""
 
     @property
     def solutions(self) -> int:
@@ -119,8 +126,9 @@ class ProcessBenchResult:
 
     model: str
     threshold: float
+    threshold_source: ThresholdSource
     tuned_on: str | None
-    """The split on which the threshold was chosen; None if the threshold was given."""
+    """The split on which the threshold was chosen; None if it was not chosen on data."""
     splits: tuple[GroupResult, ...]
     f1: float | None
     """The mean of the splits' F1; None unless every split has one."""
@@ -178,6 +186,7 @@ class ProcessBenchResult:
             self,
             solutions=len(self.judgements),
             threshold=self.threshold,
+            threshold_source=self.threshold_source,
             published=self.published,
             reliability=self.reliability,
         )
@@ -204,7 +213,8 @@ class ProcessBenchResult:
         if published is not None:
             columns.append("published F1")
             rows = [[*row, decimal(value)] for row, value in zip(rows, self.published_f1s(), strict=False)]
-        sections = [f"ProcessBench: {model_label(self)}, threshold {threshold_label(self)}", table(columns, rows)]
+        threshold = threshold_label(self.threshold, self.threshold_source, self.tuned_on)
+        sections = [f"ProcessBench: {model_label(self)}, threshold {threshold}", table(columns, rows)]
         if self.positions:
             parts = [[name, *_proportion_cells(part)] for name, part in self.positions.items()]
             sections.append(table(["first error at step", "found", "of"], parts))
@@ -220,11 +230,6 @@ class ProcessBenchResult:
         if published is not None:
             sections.append(citation(published))
         return join_sections(sections, self.notes)
-
-
-def threshold_label(result: ProcessBenchResult) -> str:
-    """Return the threshold and where it comes from: `0.5 (given)`."""
-    return f"{result.threshold:.4g} ({'given' if result.tuned_on is None else f'tuned on {result.tuned_on}'})"
 
 
 def sweep_cases(items: Iterable[Judgement]) -> list[Case]:

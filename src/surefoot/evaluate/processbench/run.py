@@ -18,8 +18,10 @@ from surefoot.core.threshold_sweep import best_threshold, harmonic_mean
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.intervals import Bootstrap, Numbers, ratio
 from surefoot.evaluate.processbench.result import (
+    OUTCOMES,
     GroupResult,
     Judgement,
+    Outcome,
     ProcessBenchResult,
     Proportion,
     sweep_cases,
@@ -70,7 +72,7 @@ def processbench(
     read = partial(processbench_rows, scores=scores if scorer is None else None)
     labelled = as_rows(rows, ProcessBenchRow, read)
     check_options(labelled, threshold=threshold, tune_on=tune_on)
-    threshold = threshold_of(scorer, threshold)
+    threshold, source = threshold_of(scorer, labelled, threshold)
     scored = score_labelled(scorer, labelled, progress=progress)
     items = [Judgement(row, each.scores, threshold, each.reason) for row, each in zip(labelled, scored, strict=True)]
     notes = []
@@ -80,7 +82,7 @@ def processbench(
             notes.append(f"No threshold gives an F1 above 0 on {tune_on}; {threshold} was used.")
             tune_on = None
         else:
-            items, threshold = [replace(item, threshold=tuned) for item in items], tuned
+            items, threshold, source = [replace(item, threshold=tuned) for item in items], tuned, "tuned"
     names = sorted({row.split for row in labelled}, key=_split_order)
     splits, resampled = [], []
     for split in names:
@@ -93,6 +95,7 @@ def processbench(
     return ProcessBenchResult(
         model=name_of(scorer, name),
         threshold=threshold,
+        threshold_source=source,
         tuned_on=tune_on,
         splits=tuple(splits),
         f1=average,
@@ -134,7 +137,7 @@ def _split_order(name: str) -> tuple[int, str]:
 
 def _measure(name: str, items: Sequence[Judgement], bootstrap: Bootstrap) -> tuple[GroupResult, Numbers]:
     """Return a group's result, and its F1 in every bootstrap draw."""
-    outcomes: dict[str, int] = dict.fromkeys(("right", "early", "late", "missed", "false_alarm"), 0)
+    outcomes: dict[Outcome, int] = dict.fromkeys(OUTCOMES, 0)
     counts = [0, 0, 0, 0]  # erroneous solutions: found, not found; correct solutions: accepted, rejected
     for item in items:
         if item.outcome is not None:

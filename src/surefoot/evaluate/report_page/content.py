@@ -14,13 +14,21 @@ from surefoot.evaluate.intervals import Interval
 from surefoot.evaluate.reliability import Reliability, reliability_cells
 from surefoot.evaluate.report_page import figures
 
-KINDS = (
-    ("missed", "missed errors"),
-    ("alarm", "false alarms"),
-    ("right", "correctly judged"),
-    ("unscored", "unscored"),
-)
-"""The filters of the list of labelled solutions: key and text."""
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of entry, which is a filter of the list."""
+
+    key: str
+    name: str
+    """In the plural."""
+    definition: str
+    """Which entries are of this kind: the end of a sentence."""
+
+
+def definitions(kinds: Iterable[Kind]) -> str:
+    """Return one sentence per kind that says what it means."""
+    return " ".join(f"{kind.name.capitalize()}: {kind.definition}." for kind in kinds)
 
 
 def thresholds(scores: Iterable[float], points: int, scale: str, used: float) -> list[float]:
@@ -108,8 +116,8 @@ class Content:
     panels: Sequence[Panel]
     noun: str
     """What the entries are, in the plural."""
-    kinds: Sequence[tuple[str, str]]
-    """The filters: key and text."""
+    kinds: Sequence[Kind]
+    """The filters."""
     group_name: str
     entries: Sequence[Entry]
     scale: str

@@ -14,7 +14,7 @@ from importlib.resources import files
 from surefoot._version import __version__
 from surefoot.display.colour_scale import BUCKETS, colour
 from surefoot.display.html import class_names, render, style_sheet
-from surefoot.evaluate.report_page.content import Content
+from surefoot.evaluate.report_page.content import Content, definitions
 
 PACKAGE = "surefoot.evaluate.report_page"
 
@@ -23,7 +23,7 @@ def page(content: Content) -> str:
     """Render the whole page."""
     script = _static("page.js")
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    counts = {key: sum(entry.kind == key for entry in content.entries) for key, _ in content.kinds}
+    counts = {kind.key: sum(entry.kind == kind.key for entry in content.entries) for kind in content.kinds}
     text = render(
         PACKAGE,
         "page.html.j2",
@@ -38,8 +38,9 @@ def page(content: Content) -> str:
         splits=sorted({entry.split for entry in content.entries if entry.split}),
         filters=[
             ("", "all", len(content.entries)),
-            *((key, name, counts[key]) for key, name in content.kinds if counts[key]),
+            *((kind.key, kind.name, counts[kind.key]) for kind in content.kinds if counts[kind.key]),
         ],
+        definitions=definitions(kind for kind in content.kinds if counts[kind.key]),
         legend=[colour(number)[0] for number in range(BUCKETS)],
         data=_data(content),
         version=__version__,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,46 @@ def test_what_was_learnt_by_heart_does_not_count() -> None:
     assert result.after.log_loss > by_heart + 0.005
 
 
+def without_use(questions: int = 12) -> list[Row]:
+    """Calibrated scores, and too few of them to fit a curve with many knots."""
+    generator = np.random.default_rng(4)
+    chances = generator.uniform(0.05, 0.95, (questions, 3))
+    return [
+        row(question, float(chance), bool(generator.random() < chance))
+        for question, each in enumerate(chances)
+        for chance in each
+    ]
+
+
+def test_a_map_that_makes_scores_worse_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    result = calibrate(None, without_use(), method="isotonic", draws=0)
+    assert result.after is not None
+    assert result.after.log_loss > result.before.log_loss
+    assert result.worse
+    assert result.to_dict()["worse"] is True
+    (note,) = result.notes
+    assert "worse than raw ones on held-out questions" in note
+    assert f"log-loss {result.before.log_loss:.4f} before, {result.after.log_loss:.4f} after" in note
+    assert "Use the raw scores, or fit again on more data or with the method temperature." in note
+    assert [record.getMessage() for record in caplog.records] == [note]
+    caplog.clear()
+    assert not calibrate(None, overconfident(), draws=0).worse
+    assert not caplog.records
+
+
+def test_a_map_that_makes_scores_worse_fails_the_command(tmp_path: Path) -> None:
+    """The result is not lost: it is printed and written, with the warning on stderr."""
+    data, out = tmp_path / "rows.jsonl", tmp_path / "calibration.json"
+    data.write_text("".join(json.dumps(each) + "\n" for each in without_use()))
+    call = ["calibrate", "--data", str(data), "--scores", "scores", "--out", str(out), "--method", "isotonic"]
+    done = subprocess.run([sys.executable, "-m", "surefoot.cli", *call], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "surefoot: Calibrated scores are worse than raw ones" in done.stderr
+    assert f"Wrote the calibration to {out}" in done.stderr
+    assert "worse than raw ones" in done.stdout
+    assert isinstance(Calibration.read(out).map, Isotonic)
+
+
 def test_the_file_says_what_it_was_fitted_on() -> None:
     rows = overconfident(20)
     first = calibrate(None, rows, draws=0, name="model").calibration
@@ -158,7 +200,7 @@ def test_what_cannot_be_held_out_is_said() -> None:
     two = calibrate(None, [row(0, 0.2, False), row(1, 0.9, True)], draws=0)
     assert two.after is None
     assert "needs correct and incorrect ones" in two.notes[0]
-    assert "after, 2 folds - -" in " ".join(str(two).split())
+    assert "after, 2 folds - - -" in " ".join(str(two).split())
 
 
 def test_steps_without_a_score_do_not_count() -> None:

@@ -48,7 +48,8 @@ def calibrate(
     ] = "calibration.json",
 ) -> int:
     """Fit a map from a model's scores to how often its steps are correct. Prints what the map gains on questions that
-    it was not fitted on, and writes it to a file for --calibration and surefoot.load(calibration=...)."""
+    it was not fitted on, and writes it to a file for --calibration and surefoot.load(calibration=...). Exits with 1 if
+    the scores of those questions become worse; the file is written nevertheless."""
     from surefoot.data.output import check_place
     from surefoot.evaluate import calibrate, read_labelled
     from surefoot.evaluate.calibrate import check_folds
@@ -63,4 +64,4 @@ def calibrate(
     result.calibration.write(out)
     measurement.print(result)
     print(f"surefoot: Wrote the calibration to {out}", file=sys.stderr)
-    return INCOMPLETE if result.unscored else DONE
+    return INCOMPLETE if result.unscored or result.worse else DONE

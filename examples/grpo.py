@@ -16,7 +16,13 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, TrainerCallback
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    TrainerCallback,
+)
 from trl import GRPOConfig, GRPOTrainer
 
 from surefoot.integrations.trl import reward_function
@@ -25,10 +31,12 @@ from surefoot.testing import write_base
 SHOWN = (
     "reward",
     "surefoot/monitor/unscored",
+    "surefoot/monitor/unanswered",
     "surefoot/monitor/steps",
     "surefoot/monitor/filler",
     "surefoot/monitor/repeated",
 )
+ALARM = "surefoot/alarm/"
 
 
 def problems(count: int) -> Dataset:
@@ -53,14 +61,15 @@ class Show(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         if logs and "reward" in logs:
             found = "  ".join(f"{name.split('/')[-1]} {logs[name]:.3f}" for name in SHOWN if name in logs)
-            print(f"step {state.global_step:4}  {found}", flush=True)
+            alarms = ", ".join(name.split("/")[-1] for name in logs if name.startswith(ALARM) and logs[name])
+            print(f"step {state.global_step:4}  {found}  alarms: {alarms or 'none'}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", help="hub id or folder (default: a small model with random weights)")
     parser.add_argument("--model", default="mini", help="a model for surefoot.load (default: mini)")
-    parser.add_argument("--recipe", default="product")
+    parser.add_argument("--recipe", help="name of a recipe (default: outcome+process)")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--length", type=int, default=48, help="maximum number of tokens per completion")
     options = parser.parse_args()
@@ -93,6 +102,7 @@ def main() -> None:
             ),
             callbacks=[Show()],
         )
+        trainer.remove_callback(PrinterCallback)  # which prints every entry as a dict
         trainer.train()
 
 

@@ -37,9 +37,9 @@ def test_grpo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     arguments = ["grpo.py", "--steps", "2", "--length", "16", "--recipe", "outcome+process"]
     monkeypatch.setattr(sys, "argv", arguments)
     run("grpo.py")
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
-    assert [line.split()[1] for line in lines] == ["1", "2"]
-    assert all("reward" in line and "unscored" in line for line in lines)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["step", "1"], ["step", "2"]], "one line per log entry"
+    assert all("reward" in line and "unscored" in line and "alarms: " in line for line in lines)
 
 
 def test_verl(capsys: pytest.CaptureFixture[str]) -> None:

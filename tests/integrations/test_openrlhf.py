@@ -20,11 +20,13 @@ from tokenizers import Tokenizer
 import surefoot
 from surefoot.errors import InputError, OptionError
 from surefoot.integrations.openrlhf import OpenRLHFReward, get_reward
+from surefoot.rewards.monitor import THRESHOLDS
 from surefoot.testing import qwen_tokenizer_json
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
 CHAT = f"<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+OFF = {f"alarm/{name}": 0.0 for name in THRESHOLDS}
 LLAMA = (
     f"<|start_header_id|>user<|end_header_id|>\n\n{QUESTION}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
 )
@@ -61,7 +63,8 @@ def test_question_and_response_are_found(scorer: surefoot.Scorer, lowest: float,
     reply = OpenRLHFReward(scorer, "outcome+process").get_reward(body)
     assert reply["rewards"] == [pytest.approx(0.7 + 0.3 * lowest, abs=1e-5)]
     assert reply["scores"] == [1.0]
-    assert reply["extra_logs"] == {"scored": 1.0, "steps": 3.0, "outcome": 1.0, "min": pytest.approx(lowest, abs=1e-5)}
+    terms = {"outcome": 1.0, "min": pytest.approx(lowest, abs=1e-5)}
+    assert reply["extra_logs"] == OFF | {"scored": 1.0, "steps": 3.0} | terms
     assert json.loads(json.dumps(reply, allow_nan=False)) == reply
 
 
@@ -144,7 +147,25 @@ def test_a_missing_reward_is_null_or_replaced(scorer: surefoot.Scorer) -> None:
     assert "min" not in reply["extra_logs"]
     replaced = OpenRLHFReward(scorer, "outcome+process", missing=-1.0).get_reward(body)
     assert replaced["rewards"][1:] == [-1.0] * 3
-    assert set(replaced["extra_logs"]) == {"scored", "steps"}
+    assert set(replaced["extra_logs"]) == {"scored", "steps", *OFF}
+
+
+def test_the_default_recipe_depends_on_the_label(scorer: surefoot.Scorer, lowest: float) -> None:
+    reward = OpenRLHFReward(scorer)
+    labelled, other = (reward([CHAT + SOLUTION], [CHAT], [label]) for label in ("14", ""))
+    assert labelled["rewards"] == [pytest.approx(0.7 + 0.3 * lowest, abs=1e-5)]
+    plain = OpenRLHFReward(scorer, "final+mean+correct_prefix")([CHAT + SOLUTION], [CHAT], [""])
+    assert other["rewards"] == [pytest.approx(plain["rewards"][0], abs=1e-5)]
+    assert labelled["extra_logs"].keys() == other["extra_logs"].keys(), "OpenRLHF joins them key by key"
+
+
+def test_alarms_are_logged_once_and_as_metrics(scorer: surefoot.Scorer, caplog: pytest.LogCaptureFixture) -> None:
+    reward = OpenRLHFReward(scorer, "min")
+    query = CHAT + "3 * 4 = 12\n\n2 + 12 = 14"
+    logs = [reward([query] * 32, [CHAT] * 32, [""] * 32)["extra_logs"] for _ in range(3)]
+    assert [each["alarm/unanswered"] for each in logs] == [0.0, 1.0, 1.0]
+    assert [each["alarm/filler"] for each in logs] == [0.0, 0.0, 0.0]
+    assert sum("Reward hacking: unanswered is 1.00" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_invalid_requests_raise(scorer: surefoot.Scorer) -> None:

@@ -71,12 +71,14 @@ def dataset(conversational: bool) -> Dataset:
     return Dataset.from_dict({"prompt": prompts * 4, "answer": ["14", "7"] * 4})
 
 
-def test_grpo_trains(policy_folder: Path, short: surefoot.Scorer, tmp_path: Path) -> None:
+def test_grpo_trains(
+    policy_folder: Path, short: surefoot.Scorer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     reward = reward_function(short, "min", gold="answer")
     trainer = GRPOTrainer(
         **policy(policy_folder),
         reward_funcs=reward,
-        args=GRPOConfig(**settings(tmp_path)),
+        args=GRPOConfig(**settings(tmp_path, per_device_train_batch_size=24)),
         train_dataset=dataset(conversational=False),
     )
     before = {name: value.clone() for name, value in trainer.model.named_parameters()}
@@ -93,6 +95,9 @@ def test_grpo_trains(policy_folder: Path, short: surefoot.Scorer, tmp_path: Path
         assert entry["surefoot/monitor/steps"] >= 1
     unscored = [entry["surefoot/monitor/unscored"] for entry in logs]
     assert 0 < max(unscored) < 1, f"this test needs both scored and unscored completions: {unscored}"
+    assert [entry["surefoot/alarm/unscored"] for entry in logs] == [0.0, 0.0, 1.0], "after 72 samples, not after 48"
+    warnings = [record.getMessage() for record in caplog.records if record.name == "surefoot"]
+    assert sum("unscored is 0." in warning for warning in warnings) == 1
     after = dict(trainer.model.named_parameters())
     assert any(not value.equal(after[name]) for name, value in before.items())
     table = trainer._logs
@@ -145,9 +150,9 @@ def test_the_calling_convention(scorer: surefoot.Scorer) -> None:
     assert standard[0] is not None
     assert standard[2] is not None
     assert standard[0] > 0.7 > 0.3 >= standard[2]
-    assert json.loads(columns["step_scores"][0]) == pytest.approx(
-        scorer.score(QUESTION, SOLUTION).step_scores, abs=1e-5
-    )
+    shown = json.loads(columns["step_scores"][0])
+    assert shown == pytest.approx(scorer.score(QUESTION, SOLUTION).step_scores, abs=0.0006)
+    assert shown == [round(score, 3) for score in shown], "a table needs no more digits"
     assert [bool(reason) for reason in columns["unscored_reason"]] == [False, True, False, True]
     assert metrics["surefoot/outcome"] == pytest.approx(1 / 3), (
         "the empty completion is wrong, the invalid one has no outcome"
@@ -202,6 +207,25 @@ def test_processes_do_not_deadlock_on_metrics(
     finally:
         trl.trl_before.cache_clear()
     assert ("surefoot/min" in names) == bool(names) == logged
+
+
+def test_alarms_are_logged_once_and_as_metrics(scorer: surefoot.Scorer, caplog: pytest.LogCaptureFixture) -> None:
+    reward = reward_function(scorer, "min")
+    logged: list[dict[str, float]] = [{}, {}]
+    for metrics in logged:
+        reward(prompts=[QUESTION] * 64, completions=["3 * 4 = 12\n\n2 + 12 = 14"] * 64, log_metric=metrics.__setitem__)
+    assert [metrics["surefoot/alarm/unanswered"] for metrics in logged] == [1.0, 1.0]
+    assert [metrics["surefoot/alarm/filler"] for metrics in logged] == [0.0, 0.0]
+    (message,) = [record.getMessage() for record in caplog.records if "unanswered" in record.getMessage()]
+    assert "Name an answer format in the prompt" in message
+
+
+@pytest.mark.parametrize(("gold", "same_as"), [("answer", "outcome+process"), (None, "final+mean+correct_prefix")])
+def test_the_default_recipe(scorer: surefoot.Scorer, gold: str | None, same_as: str) -> None:
+    call: dict[str, Any] = {"prompts": [QUESTION], "completions": [SOLUTION], "answer": ["14"]}
+    default = reward_function(scorer, gold=gold)
+    assert default(**call) == reward_function(scorer, same_as, gold=gold)(**call)
+    assert default.__name__ == f"surefoot_{same_as}".replace("+", "_")
 
 
 def test_invalid_columns_raise(scorer: surefoot.Scorer) -> None:

@@ -18,10 +18,12 @@ import surefoot
 from helpers.counting import Counting
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
 from surefoot.integrations.verifiers import reward_function, surefoot_rubric
+from surefoot.rewards.monitor import THRESHOLDS
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
 WRONG = SOLUTION.replace("14", "15")
+OFF = {f"surefoot/alarm/{name}": 0.0 for name in THRESHOLDS}
 INSTALLED = importlib.util.find_spec("verifiers") is not None
 
 
@@ -29,7 +31,7 @@ class Recorded(SimpleNamespace):
     """The part of a trace that the reward function uses."""
 
     def record_metrics(self, values: dict[str, float]) -> None:
-        self.metrics = values
+        self.metrics = {**getattr(self, "metrics", {}), **values}
 
 
 def test_a_missing_reward_raises(scorer: surefoot.Scorer) -> None:
@@ -39,12 +41,29 @@ def test_a_missing_reward_raises(scorer: surefoot.Scorer) -> None:
     low = scorer.score(QUESTION, SOLUTION).min
     assert low is not None
     assert asyncio.run(score(task, good)) == pytest.approx(0.7 + 0.3 * low, abs=1e-5)  # type: ignore[arg-type]
-    assert good.metrics == {"surefoot/outcome": 1.0, "surefoot/min": pytest.approx(low, abs=1e-5)}
+    assert good.metrics == OFF | {"surefoot/outcome": 1.0, "surefoot/min": pytest.approx(low, abs=1e-5)}
     with pytest.raises(UnscoredError, match="has no steps"):
         asyncio.run(score(task, empty))  # type: ignore[arg-type]
-    assert empty.metrics == {"surefoot/outcome": 0.0}
+    assert empty.metrics == OFF | {"surefoot/outcome": 0.0}
     with pytest.raises(InputError, match='gold="answer"'):
         reward_function(scorer, "outcome")
+
+
+def test_alarms_are_logged_once_and_as_metrics(scorer: surefoot.Scorer, caplog: pytest.LogCaptureFixture) -> None:
+    score = reward_function(scorer, gold="answer")
+    task = SimpleNamespace(prompt_text=QUESTION, answer="14")
+
+    async def run(count: int) -> list[Recorded]:
+        traces = [Recorded(last_reply="3 * 4 = 12\n\n2 + 12 = 14") for _ in range(count)]
+        await asyncio.gather(*(score(task, trace) for trace in traces))
+        return traces
+
+    asyncio.run(run(64))
+    (later,) = asyncio.run(run(1))
+    assert later.metrics["surefoot/outcome"] == 0.0, "a gold answer is named, so the default recipe has an outcome"
+    assert later.metrics["surefoot/alarm/unanswered"] == 1.0
+    assert later.metrics["surefoot/alarm/filler"] == 0.0
+    assert sum("Reward hacking: unanswered is 1.00" in record.getMessage() for record in caplog.records) == 1
 
 
 @pytest.mark.skipif(INSTALLED, reason="verifiers is installed")
@@ -145,12 +164,24 @@ def test_a_missing_reward_is_not_zero_in_the_rubric(legacy: Any, scorer: surefoo
     assert math.isnan(states[2]["reward"])
     assert states[2]["advantage"] == 0.0
     assert states[2]["metrics"].keys() == states[0]["metrics"].keys(), "verifiers builds a table of them"
+    assert states[2]["metrics"].keys() == {"outcome", "min", *(f"alarm/{name}" for name in THRESHOLDS)}
     assert isinstance(states[2]["error"], legacy.Error)
     alone = state_of(SOLUTION)
     asyncio.run(rubric.score_rollout(alone))
     assert alone["reward"] == pytest.approx(states[0]["reward"], abs=1e-5)
     assert alone["metrics"]["outcome"] == 1.0
     assert alone["trajectory"] == [{"advantage": None, "reward": None}], "a single rollout has no advantage"
+
+
+def test_the_default_recipe_of_the_rubric(legacy: Any, scorer: surefoot.Scorer) -> None:
+    """A rollout with a gold answer next to one without: the same metrics, each with its recipe."""
+    states = [state_of(SOLUTION), state_of(SOLUTION, answer="")]
+    asyncio.run(surefoot_rubric(scorer).score_group(states))
+    for state, recipe in zip(states, ("outcome+process", "final+mean+correct_prefix"), strict=True):
+        alone = state_of(SOLUTION, answer=state["answer"])
+        asyncio.run(surefoot_rubric(scorer, recipe).score_rollout(alone))
+        assert state["reward"] == pytest.approx(alone["reward"], abs=1e-5)
+    assert states[0]["metrics"].keys() == states[1]["metrics"].keys()
 
 
 def test_rubrics_of_verifiers_count_a_failure_as_zero(legacy: Any) -> None:

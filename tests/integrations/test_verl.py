@@ -20,6 +20,7 @@ from helpers.counting import Counting
 from surefoot.core.options import ReadOptions
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnscoredError
 from surefoot.integrations.verl import comparable, compute_score, compute_score_async
+from surefoot.rewards.monitor import THRESHOLDS
 from surefoot.rewards.source import forget_shared
 from surefoot.scoring import loading
 from surefoot.testing import byte_tokenizer_json
@@ -27,7 +28,8 @@ from surefoot.testing import byte_tokenizer_json
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
 WRONG = SOLUTION.replace("14", "15")
-KEYS = {"score", "scored", "steps", "surefoot/outcome", "surefoot/min"}
+ALARMS = {f"surefoot/alarm/{name}" for name in THRESHOLDS}
+KEYS = {"score", "scored", "steps", "surefoot/outcome", "surefoot/min"} | ALARMS
 
 
 @pytest.fixture
@@ -91,6 +93,28 @@ def test_options_reach_the_scorer(model: Counting, scorer: surefoot.Scorer) -> N
     expected = scorer.score(QUESTION, SOLUTION, ReadOptions(closing=False, system="Think."))
     assert found["score"] == pytest.approx(expected.min, abs=1e-5)
     assert found["steps"] == len(expected.steps) == 2
+
+
+def test_alarms_are_logged_once_and_as_metrics(model: Counting, caplog: pytest.LogCaptureFixture) -> None:
+    calls = [asked("3 * 4 = 12\n\n2 + 12 = 14") for _ in range(64)]
+    with ThreadPoolExecutor(16) as pool:
+        first = list(pool.map(lambda call: compute_score(**call), calls))
+    assert first[0]["surefoot/alarm/unanswered"] == 0.0
+    later = compute_score(**asked(SOLUTION))
+    assert later["surefoot/alarm/unanswered"] == 1.0
+    assert later["surefoot/alarm/filler"] == 0.0
+    assert sum("Reward hacking: unanswered is 1.00" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_the_default_recipe_depends_on_the_gold_answer(model: Counting) -> None:
+    options = {key: value for key, value in asked(SOLUTION).items() if key != "recipe"}
+    with_gold, without = compute_score(**options), compute_score(**options | {"ground_truth": None})
+    assert with_gold["score"] == pytest.approx(compute_score(**asked(SOLUTION))["score"], abs=1e-5)
+    plain = compute_score(**options | {"ground_truth": None, "recipe": "final+mean+correct_prefix"})
+    assert without["score"] == pytest.approx(plain["score"], abs=1e-5)
+    assert with_gold.keys() == without.keys(), "verl builds an array per key"
+    assert math.isnan(with_gold["surefoot/final"])
+    assert math.isnan(without["surefoot/outcome"])
 
 
 def test_invalid_options_raise(model: Counting) -> None:

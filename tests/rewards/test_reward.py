@@ -35,7 +35,7 @@ def scored(*scores: float | None, answer: str | None = None, scale: Scale = "pro
 
 
 def test_the_seed_recipe_is_that_of_the_original_scorer() -> None:
-    result = RECIPES["seed"](scored(0.9, 0.8, 0.4, 0.7))
+    result = RECIPES["final+mean+correct_prefix"](scored(0.9, 0.8, 0.4, 0.7))
     assert result.terms == {"final": 0.7, "mean": pytest.approx(0.7), "correct_prefix": 0.5}
     assert result.value == pytest.approx(0.45 * 0.7 + 0.35 * 0.7 + 0.20 * 0.5)
     assert result.reason is None
@@ -139,7 +139,7 @@ def test_other_scales_raise_where_they_cannot_be_weighed() -> None:
     score = scored(-3.0, 2.0, answer="14", scale="log_ratio")
     for name, expected in (("mean", -0.5), ("min", -3.0), ("final", 2.0)):
         assert RECIPES[name](score).value == expected
-    for name in ("seed", "product", "geometric_mean", "clip", "outcome+process"):
+    for name in ("final+mean+correct_prefix", "product", "geometric_mean", "clip", "outcome+process"):
         with pytest.raises(OptionError, match="(?s)needs probabilities.*'log_ratio'"):
             RECIPES[name](score, "14")
     for name in ("product", "geometric_mean", "correct_prefix", "clip"):
@@ -166,7 +166,7 @@ def test_a_term_that_is_not_finite_is_missing() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: find_recipe("best"), "no recipe 'best'.*seed"),
+        (lambda: find_recipe("best"), "no recipe 'best'.*outcome"),
         (lambda: process("median"), "no aggregation 'median'.*soft_min"),
         (lambda: process("min", temperature=1.0), "does not take these options"),
         (lambda: process("soft_min", temperature=0.0), "not above 0"),

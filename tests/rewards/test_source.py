@@ -49,6 +49,8 @@ def test_compute_reward(checkpoint: Path, scorer: surefoot.Scorer) -> None:
     assert result.value == pytest.approx(again.value, abs=1e-5)
     assert result.terms["outcome"] == 1.0
     assert surefoot.compute_reward(QUESTION, SOLUTION, model=scorer, recipe="outcome+process").value is None
+    assert surefoot.compute_reward(QUESTION, SOLUTION, "14", model=scorer).terms == again.terms, "the default recipe"
+    assert set(surefoot.compute_reward(QUESTION, SOLUTION, model=scorer).terms) == {"final", "mean", "correct_prefix"}
 
 
 def test_options_reach_a_loaded_scorer(scorer: surefoot.Scorer) -> None:

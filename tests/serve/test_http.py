@@ -198,6 +198,8 @@ def test_rewards(http: httpx.Client, scorer: surefoot.Scorer) -> None:
 
     items = [{**ITEM, "gold": "14"}, {**ITEM, "gold": "15"}, ITEM, {**ITEM, "gold": 14}, {**ITEM, "gold": 14.5}]
     rewards = http.post("/v1/reward", json={"items": items, "recipe": "outcome+process"}).json()["rewards"]
+    default = http.post("/v1/reward", json={"items": [{**ITEM, "gold": 14}, ITEM]}).json()["rewards"]
+    assert [set(row["terms"]) for row in default] == [{"outcome", "min"}, {"final", "mean", "correct_prefix"}]
     recipe, score = find_recipe("outcome+process"), scorer.score(QUESTION, SOLUTION)
     for row, gold in zip(rewards, ("14", "15", None, "14", "14.5"), strict=True):
         assert row["value"] == pytest.approx(recipe(score, gold).value, abs=1e-5)

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from surefoot.integrations.micro_batching import WAIT, MicroBatcher
+from surefoot.integrations.batched_rewards import BatchedRewards
+from surefoot.integrations.micro_batching import WAIT
 from surefoot.rewards.get_reward import GetReward
-from surefoot.rewards.recipes import DEFAULT_RECIPE
 from surefoot.rewards.reward import Reward, RewardResult
-from surefoot.rewards.source import Sample, ScorerLike, shared
+from surefoot.rewards.source import ScorerLike, shared
 
 
 class OpenRLHFReward(GetReward):
@@ -31,20 +31,28 @@ class OpenRLHFReward(GetReward):
     def __init__(
         self,
         model: ScorerLike | None = None,
-        recipe: str | Reward = DEFAULT_RECIPE,
+        recipe: str | Reward | None = None,
         *,
         wait: float = WAIT,
         **options: Any,
     ) -> None:
         super().__init__(model, recipe, **options)
-        self._batcher: MicroBatcher[Sample, RewardResult] = MicroBatcher(self.source.rewards, wait=wait)
+        self._rewards = BatchedRewards(self.source, wait=wait)
 
     def __call__(
         self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any
     ) -> dict[str, Any]:
         """Compute rewards. OpenRLHF calls this from many threads with one sample each; they are scored in batches."""
-        samples = self.samples({"query": queries, "prompts": prompts, "labels": labels})
-        return self.reply([future.result() for future in [self._batcher.submit(sample) for sample in samples]])
+        return self.get_reward({"query": queries, "prompts": prompts, "labels": labels})
+
+    def get_reward(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer one request. Concurrent requests are scored together."""
+        futures = [self._rewards.submit(sample) for sample in self.samples(body)]
+        return self.reply([future.result() for future in futures])
+
+    def _logs(self, results: Sequence[RewardResult]) -> dict[str, float]:
+        alarms = {f"alarm/{name}": value for name, value in self._rewards.alarms.items()}
+        return super()._logs(results) | (alarms if results else {})
 
 
 @shared

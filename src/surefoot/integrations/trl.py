@@ -22,8 +22,9 @@ from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.errors import InputError, UnscoredError
 from surefoot.integrations.messages import completion_text, question_of
 from surefoot.rewards.monitor import Monitor
-from surefoot.rewards.recipes import DEFAULT_RECIPE
+from surefoot.rewards.recipes import default_recipe, find_recipe
 from surefoot.rewards.reward import Reward, RewardResult
+from surefoot.rewards.run_monitor import RunMonitor
 from surefoot.rewards.source import RewardSource, Sample, ScorerLike, warn_once
 
 Rewards = list[float | None]
@@ -32,11 +33,12 @@ Rewards = list[float | None]
 class TRLReward:
     """A reward function with the signature that TRL's trainers call. Created by `reward_function`."""
 
-    def __init__(self, source: RewardSource, *, gold: str | None, question: str | None, monitor: Monitor) -> None:
+    def __init__(self, source: RewardSource, *, gold: str | None, question: str | None, monitor: RunMonitor) -> None:
         self.source = source
+        self.recipe = source.recipe(gold=gold is not None)
         self.monitor = monitor
         self._gold, self._question = gold, question
-        self.__name__ = f"surefoot_{source.recipe.name}".replace("+", "_").replace("-", "_")
+        self.__name__ = f"surefoot_{self.recipe.name}".replace("+", "_").replace("-", "_")
 
     def __call__(
         self,
@@ -60,11 +62,13 @@ class TRLReward:
         if log_extra is not None:
             log_extra("step_scores", [_json(result) for result in results])
             log_extra("unscored_reason", [result.reason or "" for result in results])
+        metrics = self._metrics(results)
         if log_metric is not None:
             if logging_can_deadlock():
                 warn_once("No metrics are logged: TRL before 1.14 deadlocks if its processes log different metrics.")
             else:
-                self._log_metrics(results, log_metric)
+                for name, value in metrics.items():
+                    log_metric(f"surefoot/{name}", value)
         return [result.value for result in results]
 
     def results(
@@ -77,22 +81,23 @@ class TRLReward:
         golds: Iterable[Any] = [None] * len(completions)
         if self._gold is not None:
             golds = _column(self._gold, columns)
-        elif self.source.recipe.needs_gold:
+        elif self.recipe.needs_gold:
             raise InputError(
-                f"The recipe {self.source.recipe.name!r} needs gold answers. Name the dataset column with them: "
+                f"The recipe {self.recipe.name!r} needs gold answers. Name the dataset column with them: "
                 'reward_function(..., gold="answer"). Or choose a recipe without an outcome.'
             )
         rows = zip(questions, map(completion_text, completions), golds, strict=True)
         return self.source.rewards([Sample(*row) for row in rows])
 
-    def _log_metrics(self, results: Sequence[RewardResult], log_metric: Callable[[str, float], None]) -> None:
-        """Log the mean of each term over the completions that have it, and the metrics of the monitor."""
-        for term in self.source.recipe.terms:
+    def _metrics(self, results: Sequence[RewardResult]) -> dict[str, float]:
+        """Return the mean of each term over the completions that have it, the metrics of the monitor and its alarms."""
+        metrics = {}
+        for term in self.recipe.terms:
             known = [value for result in results if (value := result.terms[term.name]) is not None]
             if known:
-                log_metric(f"surefoot/{term.name}", math.fsum(known) / len(known))
-        for name, value in self.monitor.observe(results).items():
-            log_metric(f"surefoot/monitor/{name}", value)
+                metrics[term.name] = math.fsum(known) / len(known)
+        metrics |= {f"monitor/{name}": value for name, value in self.monitor.record(results).items()}
+        return metrics | {f"alarm/{name}": value for name, value in self.monitor.alarms.items()}
 
 
 def _column(name: str, columns: Mapping[str, Any]) -> Sequence[Any]:
@@ -125,12 +130,14 @@ def trl_before(major: int, minor: int) -> bool:
 
 
 def _json(result: RewardResult) -> str:
-    return json.dumps([] if result.score is None else result.score.step_scores)
+    """Return the step scores with the precision that a table needs."""
+    scores = [] if result.score is None else result.score.step_scores
+    return json.dumps([None if score is None else round(score, 3) for score in scores])
 
 
 def reward_function(
     model: ScorerLike | None = None,
-    recipe: str | Reward = DEFAULT_RECIPE,
+    recipe: str | Reward | None = None,
     *,
     gold: str | None = None,
     question: str | None = None,
@@ -145,14 +152,16 @@ def reward_function(
 
     `gold` names the dataset column with the reference answer, and `question` the one with the question; by default,
     the question is the prompt, or the last user message of a conversation. `monitor` computes the logged
-    reward-hacking metrics. For `model`, `recipe`, `options` and `load` see `surefoot.compute_reward`.
+    reward-hacking metrics; its alarms are also logged as warnings. Without a `recipe`, it is `outcome+process` if
+    `gold` is given, else step scores only. For `model`, `options` and `load` see `surefoot.compute_reward`.
     """
-    source = RewardSource(model, recipe, options=options, load=load)
-    return TRLReward(source, gold=gold, question=question, monitor=monitor or Monitor())
+    chosen = default_recipe(gold=gold is not None) if recipe is None else find_recipe(recipe)
+    source = RewardSource(model, chosen, options=options, load=load)
+    return TRLReward(source, gold=gold, question=question, monitor=RunMonitor(monitor))
 
 
 def async_reward_function(
-    model: ScorerLike | None = None, recipe: str | Reward = DEFAULT_RECIPE, **options: Any
+    model: ScorerLike | None = None, recipe: str | Reward | None = None, **options: Any
 ) -> Callable[..., Awaitable[Rewards]]:
     """Create a reward function like `reward_function`, but as a coroutine function.
 

@@ -17,10 +17,12 @@ from typing import Any
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
+from surefoot.integrations.batched_rewards import BatchedRewards
 from surefoot.integrations.messages import completion_text, question_of
-from surefoot.integrations.micro_batching import WAIT, MicroBatcher
-from surefoot.rewards.recipes import DEFAULT_RECIPE
-from surefoot.rewards.reward import Reward, RewardResult
+from surefoot.integrations.micro_batching import WAIT
+from surefoot.rewards.recipes import default_recipe, find_recipe
+from surefoot.rewards.reward import Reward
+from surefoot.rewards.run_monitor import WINDOW, RunMonitor
 from surefoot.rewards.source import RewardSource, Sample, ScorerLike, shared
 
 RewardFunction = Callable[[Any, Any], Awaitable[float]]
@@ -28,7 +30,7 @@ RewardFunction = Callable[[Any, Any], Awaitable[float]]
 
 def reward_function(
     model: ScorerLike | None = None,
-    recipe: str | Reward = DEFAULT_RECIPE,
+    recipe: str | Reward | None = None,
     *,
     gold: str | None = None,
     question: str | None = None,
@@ -42,22 +44,24 @@ def reward_function(
         prm = vf.reward(weight=0.5)(score)
 
     `gold` and `question` name fields of the task's data; by default, the question is the task's prompt. Traces that end
-    within `wait` seconds are scored together. The terms of the reward are recorded as metrics. For `model`, `recipe`,
-    `options` and `load` see `surefoot.compute_reward`.
+    within `wait` seconds are scored together. The terms of the reward and the alarms are recorded as metrics.
+    Without a `recipe`, it is `outcome+process` if `gold` is given, else step scores only. For `model`, `options` and
+    `load` see `surefoot.compute_reward`.
     """
-    source = RewardSource(model, recipe, options=options, load=load)
-    batcher: MicroBatcher[Sample, RewardResult] = MicroBatcher(source.rewards, wait=wait)
-    if gold is None and source.recipe.needs_gold:
+    chosen = default_recipe(gold=gold is not None) if recipe is None else find_recipe(recipe)
+    rewards = BatchedRewards(RewardSource(model, chosen, options=options, load=load), wait=wait)
+    if gold is None and chosen.needs_gold:
         raise InputError(
-            f"The recipe {source.recipe.name!r} needs gold answers. Name the field of the task's data with them: "
+            f"The recipe {chosen.name!r} needs gold answers. Name the field of the task's data with them: "
             'gold="answer". Or choose a recipe without an outcome.'
         )
 
     async def surefoot_reward(task: Any, trace: Any) -> float:
         asked = task.prompt_text if question is None else getattr(task, question)
         sample = Sample(asked, trace.last_reply, None if gold is None else getattr(task, gold))
-        result = await asyncio.wrap_future(batcher.submit(sample))
+        result = await asyncio.wrap_future(rewards.submit(sample))
         trace.record_metrics({f"surefoot/{name}": value for name, value in result.terms.items() if value is not None})
+        trace.record_metrics({f"surefoot/alarm/{name}": value for name, value in rewards.alarms.items()})
         if result.value is None:
             raise UnscoredError(f"This rollout has no reward: {result.reason}")
         return result.value
@@ -80,7 +84,7 @@ async def reward(task: Any, trace: Any) -> float:
 
 def surefoot_rubric(
     model: ScorerLike | None = None,
-    recipe: str | Reward = DEFAULT_RECIPE,
+    recipe: str | Reward | None = None,
     *,
     weight: float = 1.0,
     options: ReadOptions = DEFAULT_OPTIONS,
@@ -100,6 +104,7 @@ def surefoot_rubric(
             f'{error}. Rubrics need verifiers 0.1: pip install "verifiers<0.2". With v1, use reward_function().'
         ) from error
     source = RewardSource(model, recipe, options=options, load=load)
+    monitor = RunMonitor(min_batch=WINDOW)
 
     class SurefootRubric(Rubric):  # type: ignore[misc]
         async def score_rollout(self, state: Any) -> None:
@@ -118,10 +123,14 @@ def surefoot_rubric(
 
         async def _score(self, states: Sequence[Any]) -> None:
             results = await asyncio.to_thread(source.rewards, [sample_of(state) for state in states])
+            monitor.record(results)
+            alarms = {f"alarm/{name}": value for name, value in monitor.alarms.items()}
             for state, result in zip(states, results, strict=True):
                 state["reward"] = math.nan if result.value is None else weight * result.value
                 # Every rollout needs every term: verifiers builds a table with the columns of the first one.
-                state["metrics"] = {name: math.nan if value is None else value for name, value in result.terms.items()}
+                terms = {term.name: result.terms.get(term.name) for term in source.terms}
+                known = {name: math.nan if value is None else value for name, value in terms.items()}
+                state["metrics"] = known | alarms
                 if result.value is None:
                     state["error"] = Error(f"This rollout has no reward: {result.reason}")
 

@@ -15,14 +15,13 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from surefoot.core.options import ReadOptions, SplitRule
 from surefoot.errors import InputError
-from surefoot.integrations.micro_batching import WAIT, MicroBatcher
+from surefoot.integrations.batched_rewards import BatchedRewards
+from surefoot.integrations.micro_batching import WAIT
 from surefoot.integrations.unscored import OnMissing, check_missing, reward_or
-from surefoot.rewards.recipes import DEFAULT_RECIPE
 from surefoot.rewards.reward import Reward, RewardResult
 from surefoot.rewards.source import RewardSource, Sample, ScorerLike, shared
 
@@ -43,10 +42,11 @@ def compute_score(
         compute_score("gsm8k", solution, "14", {"question": question}, model="mini", recipe="outcome+process")
 
     The question is `extra_info["question"]`, as in verl's example datasets; `question_key` names another key. `missing`
-    is the reward of a sample that has none: "raise", "nan" or a number. The other options are those of `batcher_for`.
+    is the reward of a sample that has none: "raise", "nan" or a number. The other options are those of `rewards_for`.
     """
     check_missing(missing)
-    return as_dict(_submit(solution_str, ground_truth, extra_info, **options).result(), missing)
+    rewards, sample = _read(solution_str, ground_truth, extra_info, **options)
+    return as_dict(rewards, rewards.submit(sample).result(), missing)
 
 
 async def compute_score_async(
@@ -64,10 +64,11 @@ async def compute_score_async(
     """
     missing = options.pop("missing", "raise")
     check_missing(missing)
-    return as_dict(await asyncio.wrap_future(_submit(solution_str, ground_truth, extra_info, **options)), missing)
+    rewards, sample = _read(solution_str, ground_truth, extra_info, **options)
+    return as_dict(rewards, await asyncio.wrap_future(rewards.submit(sample)), missing)
 
 
-def _submit(
+def _read(
     solution: str,
     gold: Any,
     extra_info: Mapping[str, Any] | None,
@@ -76,9 +77,12 @@ def _submit(
     reward_router_address: str | None = None,
     reward_model_tokenizer: Any = None,
     **options: Any,
-) -> Future[RewardResult]:
-    """Queue a sample. verl passes `reward_router_address` and `reward_model_tokenizer`, which are not used."""
-    return batcher_for(**options).submit(Sample(question_in(extra_info, question_key), solution, gold))
+) -> tuple[BatchedRewards, Sample]:
+    """Return what computes the reward, and the sample.
+
+    verl passes `reward_router_address` and `reward_model_tokenizer`, which are not used.
+    """
+    return rewards_for(**options), Sample(question_in(extra_info, question_key), solution, gold)
 
 
 def question_in(extra_info: Mapping[str, Any] | None, key: str) -> Any:
@@ -92,33 +96,37 @@ def question_in(extra_info: Mapping[str, Any] | None, key: str) -> Any:
 
 
 @shared
-def batcher_for(
+def rewards_for(
     model: ScorerLike | None = None,
-    recipe: str | Reward = DEFAULT_RECIPE,
+    recipe: str | Reward | None = None,
     *,
     split: SplitRule = "auto",
     closing: bool = True,
     system: str | None = None,
     wait: float = WAIT,
     **load: Any,
-) -> MicroBatcher[Sample, RewardResult]:
-    """Return the batcher of this process for these options. They are flat because verl reads them from YAML.
+) -> BatchedRewards:
+    """Return the rewards of this process for these options. They are flat because verl reads them from YAML.
 
     `split`, `closing` and `system` are those of `ReadOptions`. `wait` is how many seconds the first sample of a batch
     waits for others. `load` are options for `surefoot.load`.
     """
     source = RewardSource(model, recipe, options=ReadOptions(split, closing, system), load=load)
-    return MicroBatcher(source.rewards, wait=wait)
+    return BatchedRewards(source, wait=wait)
 
 
-def as_dict(result: RewardResult, missing: OnMissing) -> dict[str, float]:
-    """Return what verl expects: the reward, whether there is one, how many steps, and the terms (NaN if missing)."""
-    terms = {name: math.nan if value is None else value for name, value in result.terms.items()}
+def as_dict(rewards: BatchedRewards, result: RewardResult, missing: OnMissing) -> dict[str, float]:
+    """Return what verl expects: the reward, whether there is one, how many steps, the terms (NaN if missing), alarms.
+
+    Every sample has every term and every alarm, because verl builds an array per key.
+    """
+    terms = {term.name: result.terms.get(term.name) for term in rewards.source.terms}
     return {
         "score": reward_or(result, missing),
         "scored": float(result.value is not None),
         "steps": float(len(result.score.steps) if result.score else 0),
-        **{f"surefoot/{name}": value for name, value in terms.items()},
+        **{f"surefoot/{name}": math.nan if value is None else value for name, value in terms.items()},
+        **{f"surefoot/alarm/{name}": value for name, value in rewards.alarms.items()},
     }
 
 

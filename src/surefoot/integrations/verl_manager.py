@@ -21,7 +21,7 @@ import torch
 from surefoot.errors import MissingDependencyError
 from surefoot.integrations.messages import question_of
 from surefoot.integrations.unscored import check_missing
-from surefoot.integrations.verl import DEFAULT_QUESTION_KEY, as_dict, batcher_for, comparable, question_in
+from surefoot.integrations.verl import DEFAULT_QUESTION_KEY, as_dict, comparable, question_in, rewards_for
 from surefoot.rewards.source import Sample
 
 try:
@@ -51,7 +51,7 @@ class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]
         self._missing = options.pop("missing", "nan" if estimator == "surefoot_grpo" else "raise")
         self._question_key = options.pop("question_key", None)
         check_missing(self._missing)
-        self._batcher = batcher_for(**options)
+        self._rewards = rewards_for(**options)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """Compute the reward of one sample."""
@@ -61,7 +61,7 @@ class SurefootRewardManager(RewardManagerBase):  # type: ignore[misc]
         text = self.tokenizer.decode(response[:length], skip_special_tokens=True)
         fields = row.non_tensor_batch
         sample = Sample(self._question(fields), text, fields["reward_model"].get("ground_truth"))
-        info = as_dict(await asyncio.wrap_future(self._batcher.submit(sample)), self._missing)
+        info = as_dict(self._rewards, await asyncio.wrap_future(self._rewards.submit(sample)), self._missing)
         return {"reward_score": info["score"], "reward_extra_info": info}
 
     def _question(self, fields: Mapping[str, Any]) -> Any:

@@ -14,7 +14,6 @@ from typing import Any
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.errors import InputError, OptionError
-from surefoot.rewards.recipes import DEFAULT_RECIPE
 from surefoot.rewards.reward import Reward, RewardResult
 from surefoot.rewards.source import RewardSource, Sample, ScorerLike, warn_once
 
@@ -55,7 +54,7 @@ class GetReward:
     def __init__(
         self,
         model: ScorerLike | None = None,
-        recipe: str | Reward = DEFAULT_RECIPE,
+        recipe: str | Reward | None = None,
         *,
         missing: float | None = None,
         question: str | None = None,
@@ -157,7 +156,9 @@ class GetReward:
             return {}
         columns = {"scored": [float(result.value is not None) for result in results]}
         columns["steps"] = [float(len(result.score.steps) if result.score else 0) for result in results]
-        for term in self.source.recipe.terms if self._missing is None else ():
+        without_gold = self.source.recipe(gold=False).terms
+        always = [term for term in self.source.recipe(gold=True).terms if term in without_gold]
+        for term in always if self._missing is None else ():
             values = [value for result in results if (value := result.terms[term.name]) is not None]
             if term.weight and len(values) == len(results):
                 columns[term.name] = values

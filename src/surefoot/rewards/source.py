@@ -21,8 +21,8 @@ from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import StepScorer
 from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
-from surefoot.rewards.recipes import DEFAULT_RECIPE, find_recipe
-from surefoot.rewards.reward import Reward, RewardResult
+from surefoot.rewards.recipes import default_recipe, find_recipe
+from surefoot.rewards.reward import Reward, RewardResult, Term
 
 logger = logging.getLogger("surefoot")
 
@@ -134,19 +134,20 @@ class RewardSource:
         source = RewardSource("Qwen/Qwen2.5-Math-PRM-7B", "outcome+process", load={"quantize": "nf4"})
         results = source.rewards([Sample(question, solution, gold="14")])
 
-    `options` say how solutions are read; `load` holds options for `surefoot.load`.
+    Without a `recipe`, a sample with a gold answer gets `outcome+process`, and one without gets step scores only
+    (`default_recipe`). `options` say how solutions are read; `load` holds options for `surefoot.load`.
     """
 
     def __init__(
         self,
         model: ScorerLike | None = None,
-        recipe: str | Reward = DEFAULT_RECIPE,
+        recipe: str | Reward | None = None,
         *,
         options: ReadOptions = DEFAULT_OPTIONS,
         load: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
-        self.recipe = find_recipe(recipe)
+        self._recipe = None if recipe is None else find_recipe(recipe)
         self.options = options
         self._load = dict(load or {})
         if model is not None and not isinstance(model, str | Path):
@@ -156,6 +157,16 @@ class RewardSource:
     def scorer(self) -> StepScorer:
         """The scorer. Loads it if necessary."""
         return find_scorer(self.model, **self._load)
+
+    def recipe(self, *, gold: bool) -> Reward:
+        """Return the recipe for samples with or without a gold answer."""
+        return self._recipe or default_recipe(gold=gold)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms that the reward of a sample may have, each name once."""
+        terms = [*self.recipe(gold=True).terms, *self.recipe(gold=False).terms]
+        return tuple({term.name: term for term in terms}.values())
 
     def rewards(self, samples: Sequence[Sample]) -> list[RewardResult]:
         """Score the samples as one batch and compute their rewards."""
@@ -169,17 +180,18 @@ class RewardSource:
     def reward(self, sample: Sample, score: SolutionScore) -> RewardResult:
         """Compute the reward of a scored sample. Gold answers may be numbers; None and NaN mean that there is none."""
         if sample.error is not None:
-            return RewardResult(None, dict.fromkeys(term.name for term in self.recipe.terms), sample.error, score)
+            return RewardResult(None, dict.fromkeys(term.name for term in self.terms), sample.error, score)
         gold = sample.gold
         if getattr(gold, "shape", None) == ():
             gold = gold.item()
         if gold is None or (isinstance(gold, float) and math.isnan(gold)):  # tables represent a missing value as NaN
-            return self.recipe(score, None)
+            return self.recipe(gold=False)(score, None)
+        recipe = self.recipe(gold=True)
         if isinstance(gold, str | Number):
-            return self.recipe(score, str(gold))
-        result = self.recipe(score, None)
+            return recipe(score, str(gold))
+        result = recipe(score, None)
         reason = f"The gold answer is {type(gold).__name__}. Pass a str or a number."
-        return replace(result, value=None, reason=reason) if self.recipe.needs_gold else result
+        return replace(result, value=None, reason=reason) if recipe.needs_gold else result
 
 
 def items_to_score(samples: Iterable[Sample]) -> list[tuple[Any, Any]]:
@@ -199,7 +211,7 @@ def compute_reward(
     gold: str | float | None = None,
     *,
     model: ScorerLike | None = None,
-    recipe: str | Reward = DEFAULT_RECIPE,
+    recipe: str | Reward | None = None,
     options: ReadOptions = DEFAULT_OPTIONS,
     load: Mapping[str, Any] | None = None,
 ) -> RewardResult:
@@ -211,6 +223,7 @@ def compute_reward(
 
     `gold` is the reference answer, a text or a number, for recipes that need one. `model` is a scorer or anything that
     `surefoot.load` accepts; without it, the environment variable SUREFOOT_MODEL or Qwen2.5-Math-PRM-7B. `recipe` is a
-    `Reward` or the name of one. `load` holds options for `surefoot.load`. The model is loaded once per process.
+    `Reward` or the name of one; without it, `outcome+process` if there is a gold answer, else step scores only. `load`
+    holds options for `surefoot.load`. The model is loaded once per process.
     """
     return RewardSource(model, recipe, options=options, load=load).rewards([Sample(question, solution, gold)])[0]

@@ -25,7 +25,7 @@ from surefoot.core.options import ReadOptions
 from surefoot.core.result import SolutionScore, threshold_for
 from surefoot.errors import OptionError
 from surefoot.rewards.get_reward import GetReward
-from surefoot.rewards.recipes import RECIPES
+from surefoot.rewards.recipes import RECIPES, default_recipe
 from surefoot.rewards.reward import Reward
 from surefoot.rewards.source import items_to_score, merge_scores
 from surefoot.serve.middleware import error_reply
@@ -221,7 +221,7 @@ async def reward(body: RewardRequest, call: CurrentCall) -> Response:
     model = call.model(body.model, body.items)
     results = await model.score([item.pair for item in body.items], body.read_options)
     rewards = [
-        await model.run_recipe(partial(recipe, result, item.gold_text))
+        await model.run_recipe(partial(recipe or default_recipe(gold=item.gold is not None), result, item.gold_text))
         for result, item in zip(results, body.items, strict=True)
     ]
     call.count(model, results)
@@ -282,7 +282,9 @@ def _classes(score: float) -> list[float] | None:
     return [1.0 - score, score] if math.isfinite(score) else None
 
 
-def _recipe(name: str) -> Reward:
+def _recipe(name: str | None) -> Reward | None:
+    if name is None:
+        return None
     if name not in RECIPES:  # the message does not echo the name, which may be a text of any length
         raise OptionError(f"There is no recipe with that name. Choose one of: {', '.join(RECIPES)}.")
     return RECIPES[name]

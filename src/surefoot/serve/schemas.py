@@ -100,7 +100,9 @@ class RewardRequest(_Scoring):
     """Solutions to reward."""
 
     items: list[RewardItem] = Field(fail_fast=True)
-    recipe: str = Field("seed", description="A recipe in surefoot.rewards.recipes.")
+    recipe: str | None = Field(
+        None, description="A recipe in surefoot.rewards.recipes. Default: outcome+process for items with gold answers."
+    )
 
 
 class Step(BaseModel):
@@ -190,7 +192,7 @@ class GetRewardParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    recipe: str = Field("seed", json_schema_extra={"enum": [*sorted(RECIPES)]})
+    recipe: str | None = Field(None, json_schema_extra={"enum": [*sorted(RECIPES)]})
     model: str | None = None
     split: SplitRule = "auto"
     missing: float | None = Field(

@@ -10,9 +10,10 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
+from surefoot.engine.config_check import check_config
 from surefoot.engine.lora import Adapter, LoraDelta, match_tensors, open_adapter
 from surefoot.engine.tensor_files import RETRY, StoredTensor, list_tensors, read_json
 from surefoot.errors import CheckpointError, LoadError, OptionError
@@ -24,7 +25,9 @@ HEAD_FILE = "reward_head.pt"
 """A head that is stored apart from the model. Its tensors are listed as `reward_head.weight` and so on."""
 DOWNLOAD = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt", HEAD_FILE)
 PICKLED = ("pytorch_model*.bin", "adapter_model.bin")
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+LONGEST_NAME = 255
+"""Bytes in a file name, on all common file systems."""
 
 
 @dataclass(frozen=True)
@@ -115,18 +118,24 @@ def _read_config(folder: Path) -> dict[str, Any]:
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise LoadError(f"{folder} has no config.json, so it is not a model folder.")
-    return read_json(config_file)
+    config = read_json(config_file)
+    check_config(config, config_file)
+    return config
 
 
 def _find_folder(model: str | Path, revision: str | None) -> Path:
-    folder = Path(model).expanduser()
-    if folder.is_dir():
+    try:
+        folder = Path(model).expanduser()
+        is_folder = folder.is_dir()
+    except (OSError, ValueError, RuntimeError, TypeError):  # names that no file can have, and unknown users
+        is_folder = False
+    if is_folder:
         if revision is not None:
             raise OptionError(f"revision={revision!r} applies to models on the hub only, and {folder} is a folder.")
         return folder
     if not HUB_ID.fullmatch(str(model)):
         raise LoadError(
-            f"{str(model)!r} is neither an existing folder nor a hub id such as 'Qwen/Qwen2.5-Math-PRM-7B'. The "
+            f"{str(model)[:200]!r} is neither an existing folder nor a hub id such as 'Qwen/Qwen2.5-Math-PRM-7B'. The "
             "embedded model is called 'mini'."
         )
     from huggingface_hub import snapshot_download
@@ -153,18 +162,32 @@ def _weight_files(folder: Path) -> list[Path]:
     for kind, pattern in (("model.safetensors", "*.safetensors"), ("pytorch_model.bin", "pytorch_model*.bin")):
         index = folder / f"{kind}.index.json"
         if index.is_file():
-            return [*_indexed_files(index), *folder.glob(HEAD_FILE)]
+            return [*_indexed_files(index, Path(kind).suffix), *folder.glob(HEAD_FILE)]
         if files := sorted(folder.glob(pattern)):
             return [*files, *folder.glob(HEAD_FILE)]
     raise CheckpointError(f"{folder} has no .safetensors file and no pytorch_model.bin. Download the model's weights.")
 
 
-def _indexed_files(index: Path) -> list[Path]:
+def _indexed_files(index: Path, suffix: str) -> list[Path]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict):
         raise CheckpointError(f"{index} has no weight_map. {RETRY}")
+    for name in weight_map.values():
+        if not _is_file_name(name, suffix):
+            raise CheckpointError(
+                f"{index} names the shard {str(name)[:200]!r}, which is not the name of a {suffix} file in its folder. "
+                f"{RETRY}"
+            )
     files = [index.parent / name for name in sorted(set(weight_map.values()))]
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise CheckpointError(f"{index.parent} lacks {', '.join(missing)}, listed in {index.name}. Download them.")
     return files
+
+
+def _is_file_name(name: object, suffix: str) -> bool:
+    """Whether this is a plain name, which cannot lead out of a folder on any system. The file itself may be a link, as
+    in the hub's cache."""
+    if not isinstance(name, str) or not name.isprintable() or len(name.encode(errors="replace")) > LONGEST_NAME:
+        return False
+    return name == PurePosixPath(name).name == PureWindowsPath(name).name and name.endswith(suffix)

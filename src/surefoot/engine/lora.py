@@ -7,8 +7,9 @@ must match a tensor of the base, and adapters that need more than this sum are r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,17 @@ UNSUPPORTED = (
 """Settings with which a layer is more than W + scale * B @ A, or with which scales differ between layers."""
 INITS_KEEPING_BASE = ("gaussian", "eva")
 """Named initializations that leave the base weights unchanged. PiSSA, OLoRA and similar ones do not."""
+SETTINGS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    ("lora_alpha", "a number", lambda value: type(value) in (int, float) and isfinite(value)),
+    ("use_rslora", "true or false", lambda value: value is None or isinstance(value, bool)),
+    ("base_model_name_or_path", "a name", lambda value: value is None or isinstance(value, str)),
+    (
+        "modules_to_save",
+        "a list of names",
+        lambda value: value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value)),
+    ),
+)
+"""The settings that are used, and what they may be."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,12 @@ def open_adapter(folder: Path) -> Adapter:
             f"{' with ' + ', '.join(unsupported) if unsupported else ''}; only plain LoRA is supported. Merge it into "
             "its base with peft and load the result."
         )
+    for name, expected, is_valid in SETTINGS:
+        if not is_valid(settings.get(name)):
+            raise CheckpointError(
+                f"{folder / 'adapter_config.json'} sets {name} to {str(settings.get(name))[:60]!r}, not to {expected}. "
+                f"{RETRY}"
+            )
     return Adapter(folder, settings)
 
 
@@ -108,8 +126,8 @@ def match_tensors(
                 f"The LoRA factors of {name} do not match the base {base_folder}: a factor or the tensor is missing."
             )
         up, down = pair["B"], pair["A"]
-        rank = down.shape[0]
-        if (up.shape[0], down.shape[1]) != base[name].shape or up.shape[1] != rank:
+        rank = down.shape[0] if len(down.shape) == len(up.shape) == 2 else 0
+        if not rank or up.shape != (base[name].shape[0], rank) or (up.shape[0], down.shape[1]) != base[name].shape:
             raise CheckpointError(
                 f"The LoRA factors of {name} have shapes {up.shape} and {down.shape}, but the tensor in {base_folder} "
                 f"has shape {base[name].shape}. Check that this is the right base."

@@ -49,7 +49,7 @@ def pack(tensor: Tensor, bits: int) -> tuple[Tensor, Tensor]:
 
 def unpack(codes: Tensor, scales: Tensor) -> Tensor:
     """Restore the matrix in float32."""
-    if codes.dtype == torch.uint8:
+    if codes.dtype == torch.uint8 and codes.dim() == 2:
         codes = torch.stack((codes & 15, codes >> 4), dim=-1).flatten(1).to(torch.int8) - 8
     if codes.dtype != torch.int8 or codes.shape != (scales.shape[0], scales.shape[1] * GROUP):
         raise CheckpointError("The codes and scales of a packed tensor do not belong together.")

@@ -74,7 +74,7 @@ def list_tensors(file: Path) -> dict[str, StoredTensor]:
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{file} is not a complete safetensors file ({error}). {RETRY}") from error
     packed = {name.removesuffix(CODES) for name in shapes if name.endswith(CODES)}
-    packed = {name for name in packed if name + SCALES in shapes}
+    packed = {name for name in packed if len(shapes.get(name + SCALES, ())) == 2}
     plain = shapes.keys() - {name + part for name in packed for part in (CODES, SCALES)}
     return {name: StoredTensor(file, name, shapes[name], dtypes[name]) for name in shapes if name in plain} | {
         name: StoredTensor(file, name, shape_of(shapes[name + SCALES]), dtypes[name + SCALES], packed=True)
@@ -94,7 +94,9 @@ def read_json(file: Path) -> dict[str, Any]:
     """Read a file that contains one JSON object."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except OSError as error:
+        raise CheckpointError(f"Cannot read {file} ({error}).") from error
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not valid JSON ({error}). {RETRY}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{file} does not contain a JSON object. {RETRY}")

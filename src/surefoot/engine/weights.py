@@ -9,7 +9,8 @@ error in either gives finite but wrong scores.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,30 @@ from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
 from surefoot.engine.quantization import quantized_linear
 from surefoot.engine.tensor_files import FLOATING
-from surefoot.errors import CheckpointError
+from surefoot.errors import CheckpointError, SurefootError
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 logger = logging.getLogger("surefoot")
+
+IGNORED = (
+    # These refer to code, in the repository or as kernels on the hub, which is never run.
+    "auto_map",
+    "attn_implementation",
+    "_attn_implementation",
+    "_attn_implementation_internal",
+    "experts_implementation",
+    "_experts_implementation",
+    "_experts_implementation_internal",
+    # These change the form of the output, which `Runner` reads.
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "use_return_dict",
+    "torchscript",
+)
+"""Values of config.json that are not used."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +84,16 @@ def load_weights(
     head tensor may also be a tensor of the backbone. Embeddings keep their stored dtype and are cast after lookup, so
     no larger copy of them is made.
     """
-    config = _transformers_config(checkpoint.config)
     _check_attention_kind(checkpoint)
-    context = _context(checkpoint, config)
-    backbone = _empty_backbone(config, attention)
+    if checkpoint.setting("num_hidden_layers") > len(checkpoint.tensors):
+        raise CheckpointError(
+            f"config.json sets num_hidden_layers to {checkpoint.setting('num_hidden_layers')}, but {checkpoint.folder} "
+            f"has only {len(checkpoint.tensors)} tensors. They do not belong together."
+        )
+    with _config_errors(checkpoint):
+        config = _transformers_config(checkpoint.config)
+        context = _context(checkpoint, config)
+        backbone = _empty_backbone(config, attention)
     expected = {prefix + name: tuple(tensor.shape) for name, tensor in backbone.state_dict().items()}
     expected |= {name: tuple(shape) for name, shape in head_shapes.items()}
     _check_tensors(checkpoint, expected, unused)
@@ -93,20 +118,39 @@ def load_weights(
         needed = tensor if reduce_head is None else reduce_head(name, tensor)
         head[name] = needed.to(device, head_dtype, copy=True)
 
-    _rebuild_rotary(backbone, config, device)
-    _check_derived(backbone, checkpoint, dtype)
+    with _config_errors(checkpoint):
+        _rebuild_rotary(backbone, config, device)
+        _check_derived(backbone, checkpoint, dtype)
     backbone.eval()
     return Weights(backbone, head, context)
 
 
+@contextmanager
+def _config_errors(checkpoint: Checkpoint) -> Iterator[None]:
+    """Name config.json where transformers fails with what it says."""
+    try:
+        yield
+    except (SurefootError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        problem = " ".join(str(error).split())[:300]
+        raise CheckpointError(
+            f"transformers cannot build the model that {checkpoint.folder / 'config.json'} describes "
+            f"({type(error).__name__}: {problem}). Copy config.json from the model's repository."
+        ) from error
+
+
 def _transformers_config(raw: Mapping[str, Any]) -> PretrainedConfig:
     from transformers import CONFIG_MAPPING
+    from transformers.activations import ACT2FN
 
     kind = raw.get("model_type")
     if kind not in CONFIG_MAPPING:
         raise CheckpointError(f"config.json has model_type {kind!r}, which this transformers version does not support.")
-    # auto_map refers to code in the repository, which is never run.
-    config: PretrainedConfig = CONFIG_MAPPING[kind].from_dict({k: v for k, v in raw.items() if k != "auto_map"})
+    activation = raw.get("hidden_act")
+    if activation is not None and (not isinstance(activation, str) or activation not in ACT2FN):
+        raise CheckpointError(f"config.json has hidden_act {activation!r}, which is not an activation function.")
+    config: PretrainedConfig = CONFIG_MAPPING[kind].from_dict({k: v for k, v in raw.items() if k not in IGNORED})
     return config
 
 

@@ -30,6 +30,9 @@ class PromptTokenizer:
     def __init__(self, layout: dict[str, Any]) -> None:
         """Take the content of a tokenizer.json."""
         self.special_tokens: dict[str, int] = {token["content"]: token["id"] for token in layout["added_tokens"]}
+        for name, id in self.special_tokens.items():
+            if not isinstance(name, str) or not name or not isinstance(id, int) or not 0 <= id < 2**31:
+                raise ValueError(f"the special token {name!r} has the id {id!r}")
         """The special tokens by name."""
         self.special_ids = frozenset(self.special_tokens.values())
         # Longest first, so that a name is found even if another one is a prefix of it.
@@ -37,11 +40,14 @@ class PromptTokenizer:
         self._special_pattern = re.compile("(" + "|".join(map(re.escape, names)) + ")" if names else "($.)")
         plain = layout | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
         self._text = Tokenizer.from_str(json.dumps(plain))
+        if not self._text.get_vocab_size():
+            raise ValueError("its vocabulary is empty")
         changed = {name: _without_prefix_space(plain.get(name)) for name in ("normalizer", "pre_tokenizer")}
         same = all(plain.get(name) == part for name, part in changed.items())
         self._continuation = self._text if same else Tokenizer.from_str(json.dumps(plain | changed))
         self.vocab_size = max([self._text.get_vocab_size(), *(id + 1 for id in self.special_ids)])
         """The number of ids, special tokens included."""
+        self.encode("A text.", "")  # fails for some malformed files
 
     @classmethod
     def from_folder(cls, *folders: Path) -> PromptTokenizer:
@@ -92,7 +98,15 @@ class PromptTokenizer:
         return self._encode(self._continuation, texts)
 
     def _encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-        encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+        try:
+            encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+        except BaseException as error:
+            # A crash inside tokenizers is not an Exception, and its class cannot be imported.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise CheckpointError(
+                f"The tokenizer failed on a text ({error}). Copy tokenizer.json from the model's repository."
+            ) from error
         for ids, text in zip(encoded, texts, strict=True):
             if not self.special_ids.isdisjoint(ids):
                 raise CheckpointError(

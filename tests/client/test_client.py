@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
+import os
 import pickle
 import re
 import subprocess
@@ -109,6 +111,44 @@ def test_a_client_may_be_sent_to_another_process(url: str, scorer: surefoot.Scor
         same([other.score(QUESTION, SOLUTION)], [scorer.score(QUESTION, SOLUTION)])
     with pytest.raises(OptionError, match="Pass the model's name"):
         pickle.dumps(scorer)
+
+
+def ask_in_child(client: surefoot.Client, asynchronous: surefoot.AsyncClient, answers: Any) -> None:
+    async def ask() -> list[SolutionScore]:
+        return await asynchronous.score_many(solutions(20)[10:])
+
+    several = [client.score_many(solutions(20)[10:]) for _ in range(5)]
+    answers.put([pickle.dumps(found) for found in [*several, asyncio.run(ask())]])
+    client.close()  # closes the connections of this process only
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_client_works_on_both_sides_of_a_fork(url: str, scorer: surefoot.Scorer) -> None:
+    """Parent and child ask at the same time. On one connection they would read each other's replies."""
+    items = solutions(20)
+    expected = scorer.score_many(items)
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+
+    async def ask(client: surefoot.AsyncClient) -> list[SolutionScore]:
+        return await client.score_many(items[:10])
+
+    with surefoot.Client(url, items_per_request=2, patience=5) as client:
+        asynchronous = surefoot.AsyncClient(url, patience=5)
+        same(client.score_many(items), expected)
+        same(asyncio.run(ask(asynchronous)), expected[:10])
+        child = context.Process(target=ask_in_child, args=(client, asynchronous, answers), daemon=True)
+        slots = client._transport._pool.slots
+        taken = [slots.acquire() for _ in range(8)]  # by threads that do not exist in the child
+        child.start()
+        slots.release(len(taken))
+        for _ in range(5):
+            same(client.score_many(items[:10]), expected[:10])
+        child.join(60)
+        assert child.exitcode == 0
+        for found in map(pickle.loads, answers.get()):
+            same(found, expected[10:])
+        same(client.score_many(items), expected)
 
 
 def test_an_item_that_is_too_large_does_not_end_a_stream(scorer: surefoot.Scorer) -> None:

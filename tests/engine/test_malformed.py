@@ -21,18 +21,13 @@ from surefoot.cli.main import main
 from surefoot.engine.packed_weights import pack
 from surefoot.errors import CheckpointError, LoadError
 from surefoot.scoring.local import load_local
-from surefoot.testing import byte_tokenizer_json, write_base, write_qwen_checkpoint
+from surefoot.testing import write_base, write_qwen_checkpoint
 
 NAN, INFINITY = float("nan"), float("inf")
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete checkpoint whose vocabulary is the 256 bytes: it loads fast."""
-    folder = write_qwen_checkpoint(tmp_path_factory.mktemp("tiny") / "model", vocab_size=300)
-    (folder / "tokenizer.json").write_text(byte_tokenizer_json("<|im_start|>", "<|im_end|>", "<extra_0>"))
-    assert load_local(folder).score(CARD_QUESTION, CARD_STEPS).status == "scored"
-    return folder
+def test_the_original_is_well_formed(tiny: Path) -> None:
+    assert load_local(tiny).score(CARD_QUESTION, CARD_STEPS).status == "scored"
 
 
 def copy_with(source: Path, folder: Path, file: str, content: str | bytes) -> Path:

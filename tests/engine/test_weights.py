@@ -80,12 +80,6 @@ def test_mismatched_tensors_are_reported(
         load_local(altered(checkpoint, tmp_path / "altered", change))
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint for what is rejected before anything is scored: it has hardly any vocabulary."""
-    return write_qwen_checkpoint(tmp_path_factory.mktemp("tiny") / "model", vocab_size=300)
-
-
 NOT_WEIGHTS = [
     torch.int8,
     torch.uint8,

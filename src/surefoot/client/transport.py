@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import threading
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from surefoot.client.api_key import is_key
 from surefoot.errors import MissingDependencyError, OptionError, ServiceError, UnreachableError
@@ -21,12 +23,18 @@ try:
 except ImportError as error:
     raise MissingDependencyError(f'{error}. Install the client: pip install "surefoot[client]"') from error
 
+C = TypeVar("C", httpx.Client, httpx.AsyncClient)
+
 RETRIED = frozenset((429, 502, 503))
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 LONGEST_TIMEOUT = 86_400
 SLACK = 5.0
 """Seconds that the client waits beyond the deadline that it sends to the service."""
+
+_inherited: list[Pool[Any]] = []
+"""Pools from before a fork. Two processes on one connection would read each other's replies, and closing a pool would
+end the parent's connections."""
 
 
 class TooLargeError(ServiceError):
@@ -55,68 +63,96 @@ class Backoff:
         return min(wait, left)  # a longer Retry-After still gets one last attempt
 
 
+@dataclass(frozen=True)
+class Pool(Generic[C]):
+    """The connections of one process. One object, so that threads cannot see a part of it."""
+
+    process: int
+    client: C
+    slots: Any
+    """A semaphore with one slot per connection: requests wait for one here."""
+
+
 class Transport:
-    """A connection pool to one service."""
+    """A connection pool to one service. A forked process gets its own connections."""
 
     def __init__(self, url: str, *, api_key: str | None, timeout: float, patience: float, connections: int) -> None:
-        self._client = httpx.Client(**_options(url, api_key, timeout, connections))
+        self._options = _options(url, api_key, timeout, connections)
         self._patience = patience
+        self._connections = connections
+        self._pool = self._connect()
+
+    def _connect(self) -> Pool[httpx.Client]:
         # Waiting for a free connection does not count towards the patience.
-        self._slots = threading.Semaphore(connections)
+        return Pool(os.getpid(), httpx.Client(**self._options), threading.Semaphore(self._connections))
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return the data of the reply."""
         content = None if body is None else _encoded(body)
-        with self._slots:
-            return self._ask(method, path, content)
+        pool = self._pool
+        if pool.process != os.getpid():
+            _inherited.append(pool)
+            self._pool = pool = self._connect()
+        with pool.slots:
+            return self._ask(pool.client, method, path, content)
 
-    def _ask(self, method: str, path: str, content: bytes | None) -> Any:
+    def _ask(self, client: httpx.Client, method: str, path: str, content: bytes | None) -> Any:
         backoff = Backoff(self._patience)
         while True:
             try:
-                reply = self._client.request(method, path, content=content)
+                reply = client.request(method, path, content=content)
                 wait, problem = _judge(reply)
                 if problem is None:
                     return _data(reply)
             except httpx.TransportError as error:
-                wait, problem = 0.0, _unreachable(self._client.base_url, error)
+                wait, problem = 0.0, _unreachable(client.base_url, error)
             time.sleep(backoff.pause(problem, wait))
 
     def close(self) -> None:
-        """Closes all connections."""
-        self._client.close()
+        """Closes all connections of this process."""
+        if self._pool.process == os.getpid():
+            self._pool.client.close()
 
 
 class AsyncTransport:
-    """A connection pool for coroutines."""
+    """A connection pool for coroutines. A forked process gets its own connections."""
 
     def __init__(self, url: str, *, api_key: str | None, timeout: float, patience: float, connections: int) -> None:
-        self._client = httpx.AsyncClient(**_options(url, api_key, timeout, connections))
+        self._options = _options(url, api_key, timeout, connections)
         self._patience = patience
-        # httpx wakes every waiting task whenever a connection is free, so they wait here.
-        self._slots = asyncio.Semaphore(connections)
+        self._connections = connections
+        self._pool = self._connect()
+
+    def _connect(self) -> Pool[httpx.AsyncClient]:
+        # httpx wakes every waiting task whenever a connection is free, so they wait for the semaphore.
+        return Pool(os.getpid(), httpx.AsyncClient(**self._options), asyncio.Semaphore(self._connections))
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return the data of the reply."""
         content = None if body is None else _encoded(body)
-        async with self._slots:
-            return await self._ask(method, path, content)
+        pool = self._pool
+        if pool.process != os.getpid():
+            _inherited.append(pool)
+            self._pool = pool = self._connect()
+        async with pool.slots:
+            return await self._ask(pool.client, method, path, content)
 
-    async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
+    async def _ask(self, client: httpx.AsyncClient, method: str, path: str, content: bytes | None) -> Any:
         backoff = Backoff(self._patience)
         while True:
             try:
-                reply = await self._client.request(method, path, content=content)
+                reply = await client.request(method, path, content=content)
                 wait, problem = _judge(reply)
                 if problem is None:
                     return _data(reply)
             except httpx.TransportError as error:
-                wait, problem = 0.0, _unreachable(self._client.base_url, error)
+                wait, problem = 0.0, _unreachable(client.base_url, error)
             await asyncio.sleep(backoff.pause(problem, wait))
 
     async def close(self) -> None:
-        """Closes all connections."""
-        await self._client.aclose()
+        """Closes all connections of this process."""
+        if self._pool.process == os.getpid():
+            await self._pool.client.aclose()
 
 
 def _options(url: str, api_key: str | None, timeout: float, connections: int) -> dict[str, Any]:

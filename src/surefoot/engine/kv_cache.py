@@ -28,6 +28,7 @@ class TreeCache:
     """
 
     def __init__(self, runner: Runner, max_bytes: int) -> None:
+        runner.check_process()
         self.computed = 0
         """How many tokens have been computed so far."""
         self.capacity = max(1, max_bytes // runner.token_bytes)
@@ -52,6 +53,7 @@ class TreeCache:
     @torch.inference_mode()
     def scores(self, prompts: Sequence[Prompt]) -> list[Tensor]:
         """Compute the scores at each prompt's reads, on the CPU in float32."""
+        self._runner.check_process()
         with self._runner.lock:
             cached = list(self._slots)
             everything = [*cached, *(prompt.ids for prompt in prompts)]

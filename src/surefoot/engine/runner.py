@@ -2,12 +2,14 @@
 
 A prompt's scores do not depend on the other prompts of the call, except for rounding. There is one forward pass per
 pack. Hidden states are read as soon as a pack has run, and only the keys and values that the next pack inherits are
-kept. A runner serves one caller at a time; concurrent threads wait for each other.
+kept. A runner serves one caller at a time; concurrent threads wait for each other. It works only in the process that
+created it: see `forks`.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 
 from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
+from surefoot.engine.forks import check_process
 from surefoot.engine.trie import Indices, Pack, build_trie
 from surefoot.errors import CheckpointError, SurefootError
 
@@ -55,11 +58,16 @@ class Runner:
         self.head = head
         self.attention = attention_name
         self.lock = threading.RLock()
+        self._process = os.getpid()
         self._embedding = backbone.get_submodule("embed_tokens")
         self._compile = compile
         self._compiled: Callable[..., Any] | None = None
         self._buffer = self.new_buffer(0)
         self.budget = budget or self._budget()
+
+    def check_process(self) -> None:
+        """Raise an error in a forked child, in which computing would wait forever."""
+        check_process(self._process)
 
     @torch.inference_mode()
     def scores(
@@ -73,6 +81,7 @@ class Runner:
         After every pack, `done` is called with the number of prompts that the pack completed, and `finished` with the
         index and the scores of each of them. Scores that are not finite are not reported: see `_recompute_non_finite`.
         """
+        self.check_process()
         found: list[Tensor | None] = [None if prompt.reads else torch.empty(0, device="cpu") for prompt in prompts]
         with self.lock:
             while waiting := [number for number, row in enumerate(found) if row is None]:

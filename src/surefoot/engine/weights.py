@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from surefoot.core.options import Quantization
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
+from surefoot.engine.forks import use_own_threads
 from surefoot.engine.quantization import quantized_linear
 from surefoot.engine.tensor_files import FLOATING
 from surefoot.errors import CheckpointError, SurefootError
@@ -84,6 +85,7 @@ def load_weights(
     head tensor may also be a tensor of the backbone. Embeddings keep their stored dtype and are cast after lookup, so
     no larger copy of them is made.
     """
+    use_own_threads()
     _check_attention_kind(checkpoint)
     if checkpoint.setting("num_hidden_layers") > len(checkpoint.tensors):
         raise CheckpointError(

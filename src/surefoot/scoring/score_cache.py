@@ -65,6 +65,16 @@ _BUSY_SECONDS = 60.0
 _ASK_AT_ONCE = 500  # SQLite limits the parameters of one query
 _DELETE = "It contains nothing but scores that can be computed again: delete the file, or choose another one."
 _inherited: list[sqlite3.Connection] = []  # kept from the garbage collector, which would close them
+_reopening = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    global _reopening
+    _reopening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def default_path() -> Path:
@@ -91,22 +101,23 @@ class ScoreCache:
         self._open()
 
     def _open(self) -> None:
-        self._lock = threading.Lock()
-        self._process = os.getpid()
         with self._named_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
+            connection = sqlite3.connect(
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             try:
-                self._prepare()
+                self._prepare(connection)
             except BaseException:
-                self._connection.close()
+                connection.close()
                 raise
+        self._connection, self._lock = connection, threading.Lock()
+        self._process = os.getpid()  # last: other threads look at it first
 
     def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        """Close the file in this process."""
+        if self._process == os.getpid():
+            self._connection.close()
 
     def __enter__(self) -> ScoreCache:
         return self
@@ -117,8 +128,8 @@ class ScoreCache:
     @property
     def size(self) -> int:
         """The number of stored prompts, of all models."""
-        with self._named_errors():
-            (count,) = self._connection.execute("SELECT count(*) FROM scores").fetchone()
+        with self._connected() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM scores").fetchone()
         return int(count)
 
     def wrap(self, fingerprint: str, compute: Compute, width: int = 1, scale: Scale | None = None) -> Compute:
@@ -148,35 +159,17 @@ class ScoreCache:
 
         return cached
 
-    def _prepare(self) -> None:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         # In this order: another process that creates the cache writes its mark before its table.
-        (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
         if tables and application != _APPLICATION:
             raise CacheError(f"{self.path} is a database of another program. Choose another file for the score cache.")
-        self._use_log()
-        self._connection.execute("PRAGMA synchronous = NORMAL")
+        _use_log(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
         if application != _APPLICATION:
-            self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        self._connection.execute(
-            "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID"
-        )
-
-    def _use_log(self) -> None:
-        """Switch to a write-ahead log, so that readers and a writer do not block each other.
-
-        Where the file system cannot hold one, SQLite keeps its older journal, which is as safe. While two processes
-        switch at once SQLite does not wait by itself, so it is asked again.
-        """
-        end = time.monotonic() + _BUSY_SECONDS
-        while True:
-            try:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > end:
-                    raise
-                time.sleep(0.02)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute("CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID")
 
     def _find(self, wanted: Mapping[bytes, Prompt], width: int, scale: Scale | None) -> dict[bytes, array[float]]:
         found: dict[bytes, array[float]] = {}
@@ -184,8 +177,8 @@ class ScoreCache:
         for start in range(0, len(keys), _ASK_AT_ONCE):
             some = keys[start : start + _ASK_AT_ONCE]
             query = f"SELECT key, row FROM scores WHERE key IN ({','.join('?' * len(some))})"
-            with self._named_errors():
-                rows = self._connection.execute(query, some).fetchall()
+            with self._connected() as connection:
+                rows = connection.execute(query, some).fetchall()
             for key, entry in rows:
                 if not isinstance(key, bytes) or key not in wanted or not isinstance(entry, bytes):
                     raise self._damaged("an entry has the wrong type")
@@ -204,38 +197,62 @@ class ScoreCache:
     def write(self, rows: Mapping[bytes, array[float]]) -> None:
         """Store the scores of prompts by their keys, in one transaction."""
         entries = [(key, (numbers := row.tobytes()) + _check(key, numbers)) for key, row in rows.items()]
-        with self._named_errors():
-            self._connection.execute("BEGIN IMMEDIATE")
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                self._connection.executemany("INSERT OR IGNORE INTO scores VALUES (?, ?)", entries)
-                self._connection.execute("COMMIT")
+                connection.executemany("INSERT OR IGNORE INTO scores VALUES (?, ?)", entries)
+                connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 raise
 
     @contextmanager
-    def _named_errors(self) -> Iterator[None]:
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """The connection of this process, for one thread at a time."""
         if self._process != os.getpid():
-            # SQLite connections must not be used after a fork, nor closed: the other process has the same locks.
-            _inherited.append(self._connection)
-            self._open()
-        with self._lock:
-            try:
-                yield
-            except sqlite3.OperationalError as error:
-                raise CacheError(
-                    f"The score cache {self.path} cannot be used ({error}). Choose another file with --cache or "
-                    f"{CACHE_VARIABLE}, or do without one."
-                ) from error
-            except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-                raise CacheError(
-                    f"The score cache {self.path} is damaged or not a score cache ({error}). {_DELETE}"
-                ) from error
-            except OSError as error:
-                raise CacheError(
-                    f"The score cache {self.path} cannot be created ({error}). Choose another file."
-                ) from error
+            with _reopening:
+                if self._process != os.getpid():
+                    # SQLite connections must not be used after a fork, nor closed: the parent has the same locks.
+                    _inherited.append(self._connection)
+                    self._open()
+        with self._lock, self._named_errors():
+            yield self._connection
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise CacheError(
+                f"The score cache {self.path} cannot be used ({error}). Choose another file with --cache or "
+                f"{CACHE_VARIABLE}, or do without one."
+            ) from error
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+            raise CacheError(
+                f"The score cache {self.path} is damaged or not a score cache ({error}). {_DELETE}"
+            ) from error
+        except OSError as error:
+            raise CacheError(
+                f"The score cache {self.path} cannot be created ({error}). Choose another file."
+            ) from error
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log, so that readers and a writer do not block each other.
+
+    Where the file system cannot hold one, SQLite keeps its older journal, which is as safe. While two processes
+    switch at once SQLite does not wait by itself, so it is asked again.
+    """
+    end = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 class _Writer:

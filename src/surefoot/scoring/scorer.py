@@ -189,6 +189,9 @@ class Scorer:
         return join_columns([*columns, last.scores(prompts, done, finished and report)])
 
     def _computing(self, done: Callable[[int], None]) -> Compute:
+        for engine in self.engines:
+            if isinstance(engine, Runner):
+                engine.check_process()  # before anything is split and encoded
         # With several prompts per solution, or several models per prompt, progress moves once per window.
         simple = len(self.engines) == 1 and type(self.family).prompts is Family.prompts
         compute = partial(self._compute, done=done if simple else None)

@@ -36,12 +36,19 @@ FOUND: list[tuple[str, str, str, str]] = [
     ("Final Answer: 13\nWait. \\boxed{14}\nFinal Answer: 15", "15", "Final Answer: 15", "final_answer"),
     ("Final Answer: 13\nTo be sure: \\boxed{13}", "13", "Final Answer: 13", "final_answer"),
     ("<think>\nFinal Answer: 13\n</think>\nIt is \\boxed{14}.", "14", "\\boxed{14}", "boxed"),
+    ("<think>\nFinal Answer: 13\n</think>\nThe answer is 12.", "12", "The answer is 12", "phrase"),
+    ("I guess \\boxed{3}.</think>\n\nIt is 4: #### 4\n#### 4", "4", "#### 4", "hashes"),
+    ("<think>so \\boxed{3}</think>\n\nDone.", "3", "\\boxed{3}", "boxed"),
+    ("<b>Final Answer:</b> 5", "5", "<b>Final Answer:</b> 5", "final_answer"),
+    ("<p><strong>Final Answer</strong>: <b>5</b></p>", "5", "", "final_answer"),
+    ("Final Answer: 5 ✓", "5", "Final Answer: 5 ✓", "final_answer"),
+    ("Final Answer: 42 (since 6*7 = 42)", "42", "Final Answer: 42 (since 6*7 = 42)", "final_answer"),
     ("Final Answer:\n- 14", "14", "Final Answer:\n- 14", "final_answer"),
     ("Final Answer:\n-14", "-14", "Final Answer:\n-14", "final_answer"),
     ("\ufeffFinal Answer: 5", "5", "\ufeffFinal Answer: 5", "final_answer"),
     ("a\n答案：14", "14", "答案：14", "final_answer"),
     ("<think>\n\\boxed{3}\n</think>\n<answer>14</answer>", "14", "<answer>14</answer>", "tags"),
-    ("</think><answer>\n14 eggs\n</answer>\n", "14 eggs", "</think><answer>\n14 eggs\n</answer>", "tags"),
+    ("</think><answer>\n14 eggs\n</answer>\n", "14 eggs", "<answer>\n14 eggs\n</answer>", "tags"),
     ("a <ANSWER>It is \\boxed{x < 5}.</ANSWER> b", "x < 5", "<ANSWER>It is \\boxed{x < 5}.</ANSWER>", "tags"),
     ("<answer>1</answer>\n<answer>2</answer>\n<answer></answer>", "2", "<answer>2</answer>", "tags"),
     ("Final Answer:\n#### 6", "6", "#### 6", "hashes"),
@@ -146,7 +153,12 @@ CLEANED = [
     ("\\( \\boxed{5} \\).", "5"), ("5 \\]", "5"), ("$18", "$18"), ("\\$18", "\\$18"), ("$\\$18$", "\\$18"),
     ("18$", "18$"), ("$5$ and $6$", "$5$ and $6$"), ("$", ""), ("\\(1\\) or \\(2\\)", "\\(1\\) or \\(2\\)"),
     ("**1** or **2**", "**1** or **2**"), ("2**3", "2**3"), ("2*3", "2*3"), ("3.14", "3.14"), ("5!", "5!"), ("", ""),
-    ("**", ""), ("\\[", ""), ("thus the answer is $x$", "x"),
+    ("5 ✓", "5"), ("5✅", "5"), ("$5$ ✔️.", "5"),
+    ("42 (since 6*7 = 42)", "42"), ("0.5 (or 1/2)", "0.5"), ("x (because f(x) = x)", "x"), ("5 (approx.)", "5"),
+    ("<b>5</b>", "5"), ("<strong>$5$</strong><br>", "5"), ("f (x)", "f (x)"), ("5 (mod 7)", "5 (mod 7)"),
+    ("(1, 2)", "(1, 2)"),
+    ("a (b + c)", "a (b + c)"), ("x < 5", "x < 5"), ("✓", "✓"), ("**", ""), ("\\[", ""),
+    ("thus the answer is $x$", "x"),
 ]  # fmt: skip
 
 
@@ -200,6 +212,7 @@ HOSTILE = [
     "\\boxed{", "\\boxed{}", "\\boxed ", "the answer is ", "the answer is. ", "#### 5\n", "Final Answer:\n",
     "Answer:\n", "Answer: 5\n", "Answer: \\boxed{\n", "$", "*", "`", "\\[", "{", "}", "\\", "\n", " ", "1", "\\text{",
     "<answer>", "<answer></answer>", "<answer>5</answer>\n", "</think>\n", "the answer is:\n", "final answer:",
+    "</b>", "<b>", "<b>x</b>", "✓", " (or ", " (or (a)", "<think>\n", "</think>", "<think>\n</think>\n",
 ]  # fmt: skip
 
 

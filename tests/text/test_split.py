@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.core.options import SPLIT_RULES
+from surefoot.core.options import SPLIT_RULES, THINKING
 from surefoot.core.solution import Solution, Span
 from surefoot.errors import InputError, OptionError
 from surefoot.text.answers import lines, step_labels
@@ -59,6 +60,8 @@ OPENS_A_STEP = [
     ("**Step 1**\ngo", "**Step 1**"),
     ("Step 1.\ngo", "Step 1."),
     ("### Step 1\r\ngo", "### Step 1"),
+    ("<b>Step 1:</b> go", "<b>Step 1:</b>"),
+    ("<p><strong>Step 1</strong>: go", "<p><strong>Step 1</strong>:"),
     ("Step 1:\rgo", "Step 1:"),
 ]
 
@@ -167,7 +170,18 @@ SOLUTIONS: list[tuple[str, str, str, list[str], str | None, list[str], bool]] = 
     (" \n\t\r\n ", "auto", "lines", [], None, [], False),
     ("Step 1: a\nStep 2: b", "auto", "steps", ["a", "b"], None, [], False),
     ("Sure!\nStep 1: a\nb\n\nc\n\nStep 2: d", "auto", "steps", ["a\nb\n\nc", "d"], None, ["Sure!"], False),
-    ("Step 1: a\r\nFinal Answer: 5\r\nBye\r\nStep 2: b", "auto", "steps", ["a", "b"], "5", ["Bye"], True),
+    # What follows the answer is outside, unless the solution starts with its answer.
+    ("Step 1: a\r\nFinal Answer: 5\r\nBye\r\nStep 2: b", "auto", "steps", ["a"], "5", ["Bye\r\nStep 2: b"], True),
+    ("Final Answer: 5\nStep 1: a\nStep 2: b", "auto", "steps", ["a", "b"], "5", [], True),
+    (
+        "Step 1: a\nFinal Answer: 5\nNo.\nStep 2: b\nFinal Answer: 6",
+        "auto",
+        "steps",
+        ["a", "b"],
+        "6",
+        ["Final Answer: 5\nNo."],
+        True,
+    ),
     ("Step 1: a\n#### 42", "auto", "steps", ["a"], "42", [], True),
     ("Step 1: a\n#### Solution\nb", "auto", "steps", ["a\n#### Solution\nb"], None, [], False),
     ("## Step 2. Title\nbody", "auto", "steps", ["Title\nbody"], None, [], False),
@@ -200,20 +214,10 @@ SOLUTIONS: list[tuple[str, str, str, list[str], str | None, list[str], bool]] = 
     ("a\nb\n\nAnswer: 5", "auto", "lines", ["a", "b"], "5", [], True),
     ("Step 1: a\n**Answer:** 5", "auto", "steps", ["a"], "5", [], True),
     ("Step 1: a\nAnswer: 5\nStep 2: b", "auto", "steps", ["a\nAnswer: 5", "b"], None, [], False),
-    ("Step 1: a\n#### 4\nStep 2: b\nAnswer: 5", "auto", "steps", ["a", "b\nAnswer: 5"], "4", [], True),
+    ("Step 1: a\n#### 4\nStep 2: b\nAnswer: 5", "auto", "steps", ["a"], "4", ["Step 2: b\nAnswer: 5"], True),
     ("Answer: a\nAnswer: 2 + 3 makes 5", "auto", "lines", ["Answer: a", "Answer: 2 + 3 makes 5"], None, [], False),
     ("a\n\nthe answer is 5", "auto", "paragraphs", ["a", "the answer is 5"], "5", [], False),
     ("#### 5", "auto", "lines", [], "5", [], True),
-    ("<think>\na\nb\n</think>\n<answer>5</answer>", "auto", "lines", ["a", "b"], "5", ["<think>", "</think>"], True),
-    (
-        "<think>\na\n\nb\n</think>\n\nc\n\n<answer>\n5\n</answer>\nBye",
-        "auto",
-        "paragraphs",
-        ["a", "b", "c"],
-        "5",
-        ["<think>", "</think>", "Bye"],
-        True,
-    ),
     ("Step 1: a\n<answer> 5 </answer>.", "auto", "steps", ["a"], "5", [], True),
     ("a\nSo <answer>5</answer> it is", "auto", "lines", ["a", "So <answer>5</answer> it is"], "5", [], False),
     (
@@ -228,6 +232,114 @@ SOLUTIONS: list[tuple[str, str, str, list[str], str | None, list[str], bool]] = 
     ("\ufeffStep 1: a\nStep 2: b", "auto", "steps", ["a", "b"], None, [], False),
     ("a\nFinal Answer: 5", "steps", "steps", [], "5", ["a\nFinal Answer: 5"], False),
 ]
+
+
+# --- code ------------------------------------------------------------------------------------------------------------
+
+FENCED = [
+    ("Step 1: a\n```\nStep 2: b\n```\nStep 3: c", ["a\n```\nStep 2: b\n```", "c"]),
+    (
+        "Step 1: a\n```python\nStep 2: b\n```\n```\nStep 3: c\n```",
+        ["a\n```python\nStep 2: b\n```\n```\nStep 3: c\n```"],
+    ),
+    ("Step 1: a\n~~~\n```\nStep 2: b\n~~~\nStep 3: c", ["a\n~~~\n```\nStep 2: b\n~~~", "c"]),
+    ("Step 1: a\n````\n```\nStep 2: b\n````", ["a\n````\n```\nStep 2: b\n````"]),
+    ("  ```text\n  Step 2: b\n  ```\nStep 3: c", ["c"]),
+    # A block that is never closed is none: the text was cut off, or the marks were a slip.
+    ("Step 1: a\n```\nStep 2: b\nStep 3: c", ["a\n```", "b", "c"]),
+    # Nor is a block around the whole solution.
+    ("```markdown\nStep 1: a\nStep 2: b\n```", ["a", "b\n```"]),
+    ("Step 1: `Step 2:`\n`Step 3: x`", ["`Step 2:`\n`Step 3: x`"]),
+]
+
+
+@pytest.mark.parametrize(("text", "bodies"), FENCED)
+def test_labels_in_code_open_no_step(text: str, bodies: list[str]) -> None:
+    assert texts(split(text)) == bodies
+
+
+# --- thinking -----------------------------------------------------------------------------------------------------
+
+# text, then per value of `thinking`: steps, answer, texts outside, texts skipped
+Read = tuple[list[str], str | None, list[str], list[str]]
+THOUGHTS: list[tuple[str, Read, Read, Read]] = [
+    (
+        "<think>\nFinal Answer: 13\n</think>\nThe answer is 12.",
+        (["The answer is 12."], "12", [], ["<think>\nFinal Answer: 13\n</think>"]),
+        ([], "12", ["Final Answer: 13"], ["<think>", "</think>\nThe answer is 12."]),
+        (["Final Answer: 13", "The answer is 12."], "12", ["<think>", "</think>"], []),
+    ),
+    (
+        "<think>\na\nb\n</think>\n<answer>5</answer>",
+        (["The answer is \\boxed{5}"], "5", [], ["<think>\na\nb\n</think>"]),
+        (["a", "b"], "5", [], ["<think>", "</think>\n<answer>5</answer>"]),
+        (["a", "b", "The answer is \\boxed{5}"], "5", ["<think>", "</think>"], []),
+    ),
+    (
+        "<think>\na\n\nb\n</think>\n\nc\n\n<answer>\n5\n</answer>\nBye",
+        (["c", "The answer is \\boxed{5}"], "5", ["Bye"], ["<think>\na\n\nb\n</think>"]),
+        (["a", "b"], "5", [], ["<think>", "</think>\n\nc\n\n<answer>\n5\n</answer>\nBye"]),
+        (["a", "b", "c", "The answer is \\boxed{5}"], "5", ["<think>", "</think>", "Bye"], []),
+    ),
+    # The prompt opened the block.
+    (
+        "a\nso \\boxed{4}</think>Step 1: b\nFinal Answer: 5",
+        (["b", "The answer is \\boxed{5}"], "5", [], ["a\nso \\boxed{4}</think>"]),
+        (["a", "so \\boxed{4}"], "5", [], ["</think>Step 1: b\nFinal Answer: 5"]),
+        (["b", "The answer is \\boxed{5}"], "5", ["a\nso \\boxed{4}</think>"], []),
+    ),
+    # The text was cut off inside the block.
+    (
+        "<think>\na\nso \\boxed{4}",
+        ([], None, [], ["<think>\na\nso \\boxed{4}"]),
+        (["a", "so \\boxed{4}"], "4", [], ["<think>"]),
+        (["a", "so \\boxed{4}"], "4", ["<think>"], []),
+    ),
+    # The response states nothing.
+    (
+        "<THINKING>the answer is 4</THINKING>\nDone.",
+        (["Done."], None, [], ["<THINKING>the answer is 4</THINKING>"]),
+        (["the answer is 4"], "4", [], ["<THINKING>", "</THINKING>\nDone."]),
+        (["the answer is 4", "Done."], "4", ["<THINKING>", "</THINKING>"], []),
+    ),
+    # Several blocks: no step crosses a tag.
+    (
+        "<think>a</think>\nStep 1: b\n<think>\nc\n</think>\nd\nStep 2: e",
+        (["b", "e"], None, ["d"], ["<think>a</think>", "<think>\nc\n</think>"]),
+        (["a", "c"], None, [], ["<think>", "</think>\nStep 1: b\n<think>", "</think>\nd\nStep 2: e"]),
+        (["b", "e"], None, ["<think>a</think>", "<think>\nc\n</think>\nd"], []),
+    ),
+    # A sentence may mention the tag, and a second closing tag closes nothing.
+    (
+        "We write <think> first.\nThen b.",
+        (["We write <think> first.", "Then b."], None, [], []),
+        ([], None, [], ["We write <think> first.\nThen b."]),
+        (["We write <think> first.", "Then b."], None, [], []),
+    ),
+    (
+        "a</think>\nb\n</think>\nc",
+        (["b", "c"], None, ["</think>"], ["a</think>"]),
+        (["a"], None, [], ["</think>\nb\n</think>\nc"]),
+        (["a", "b", "c"], None, ["</think>", "</think>"], []),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "skip", "only", "both"), THOUGHTS)
+def test_what_is_read_of_a_reasoning_model(text: str, skip: Read, only: Read, both: Read) -> None:
+    for thinking, expected in (("skip", skip), ("only", only), ("all", both)):
+        found = split(text, thinking=thinking)
+        skipped = [text[start:end] for start, end in found.skipped]
+        assert (texts(found), found.answer, outside(found), skipped) == expected, thinking
+        bodies = [step for step in found.steps if step.kind == "body"]
+        assert all(text[step.start : step.end] == step.text for step in bodies)
+    assert split(text) == split(text, thinking="skip")
+
+
+def test_a_list_is_read_as_it_is() -> None:
+    ready = ["<think>a</think>", "b"]
+    assert {split(ready, thinking=thinking) for thinking in THINKING} == {split(ready)}
+    assert texts(split(ready)) == ready
 
 
 @pytest.mark.parametrize(("text", "rule", "used", "bodies", "answer", "left", "closes"), SOLUTIONS)
@@ -332,32 +444,35 @@ def test_bad_input_is_named(bad: Any, message: str) -> None:
 FRAGMENTS = [
     "Step 1:", "**Step 2:** ", "**Step 2: ", "a** ", "**\n", "### Step 3", "step 4：", "Step 5 is", "ſtep 1:",
     "Final Answer:", "**Final Answer:** 5", "## Final Answer", "Answer: 5", "#### 5", "#### x", "\\boxed{",
-    "\\boxed{5}", "}", "{", "\\", "the answer is ", "$", "$$", "\\[", "\\]", "*", "_", "#", "`", "\n", "\n", "\n\n",
+    "\\boxed{5}", "}", "{", "\\", "the answer is ", "<think>", "<think>\n", "</think>", "```\n", "<b>", "</b>",
+    "$", "$$", "\\[", "\\]", "*", "_", "#", "`", "\n", "\n", "\n\n",
     "\r\n", "\r", " ", "\t", "\u3000", "\u2028", "\x1c", "\x85", "a", "5", ".", ":",
 ]  # fmt: skip
 any_text = st.one_of(st.text(), st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join))
 
 
 @settings(max_examples=250, deadline=None)
-@given(any_text, st.sampled_from(SPLIT_RULES), st.booleans())
-def test_every_character_has_exactly_one_place(text: str, rule: str, closing: bool) -> None:
-    found = split(text, rule, closing=closing)
-    spans = [Span(step.start, step.end) for step in found.steps] + list(found.outside)
-    if found.rule == "steps":
-        spans += step_labels(text, lines(text))
-    spans.sort()
+@given(any_text, st.sampled_from(SPLIT_RULES), st.booleans(), st.sampled_from(THINKING))
+def test_every_character_has_exactly_one_place(text: str, rule: str, closing: bool, thinking: str) -> None:
+    found = split(text, rule, closing=closing, thinking=thinking)
+    spans = sorted([*(Span(step.start, step.end) for step in found.steps), *found.outside, *found.skipped])
     at = 0
-    for start, end in spans:
-        assert at <= start < end
-        assert not text[at:start].strip()
+    for start, end in [*spans, (len(text), len(text))]:
+        assert at <= start <= end
+        between = [part.strip() for part in re.split(r"[\r\n]", text[at:start]) if part.strip()]
+        assert found.rule == "steps" or not between
+        assert all(is_label(part) for part in between)
         at = end
-    assert not text[at:].strip()
+
+
+def is_label(part: str) -> bool:
+    return step_labels(part, lines(part)) == [Span(0, len(part))]
 
 
 @settings(max_examples=250, deadline=None)
-@given(any_text, st.sampled_from(SPLIT_RULES), st.booleans())
-def test_spans_and_order(text: str, rule: str, closing: bool) -> None:
-    found = split(text, rule, closing=closing)
+@given(any_text, st.sampled_from(SPLIT_RULES), st.booleans(), st.sampled_from(THINKING))
+def test_spans_and_order(text: str, rule: str, closing: bool, thinking: str) -> None:
+    found = split(text, rule, closing=closing, thinking=thinking)
     bodies = [step for step in found.steps if step.kind == "body"]
     assert all(without_marks(text[step.start : step.end], step.text) for step in bodies)
     assert all(step.text == step.text.strip() != "" for step in bodies)
@@ -370,7 +485,16 @@ def test_spans_and_order(text: str, rule: str, closing: bool) -> None:
     answers = [step for step in found.steps if step.kind == "answer"]
     assert answers == list(found.steps[len(bodies) :])
     assert all(step.text == f"The answer is \\boxed{{{found.answer}}}" for step in answers)
-    assert found == split(text, found.rule, closing=closing)
+    assert found == split(text, found.rule, closing=closing, thinking=thinking)
+
+
+@settings(max_examples=250, deadline=None)
+@given(any_text, st.sampled_from(SPLIT_RULES), st.booleans())
+def test_a_text_without_tags_is_all_response(text: str, rule: str, closing: bool) -> None:
+    text = text.replace("<think>", "").replace("</think>", "")
+    skip, both = (split(text, rule, closing=closing, thinking=thinking) for thinking in ("skip", "all"))
+    assert skip == both
+    assert skip.skipped == ()
 
 
 @settings(max_examples=300, deadline=None)
@@ -409,6 +533,8 @@ HOSTILE = [
     "the answer is ", "#### 5\n", "\\[", "the" + " " * 30, "Answer:\n", "Answer: 5\n", "Answer: \\boxed{\nx\n",
     "<answer>\n", "<answer>5</answer>\n", "</think>\n\n", "Final Answer: 5\n\\boxed{6}\n", "the answer is:\n",
     "**Step 1: a** b\n", "**Step 1: a ** b", "*" * 99 + "Step 1: a\n",
+    "<think>\n", "</think>", "<think>\n</think>\n", "<think>\nFinal Answer: 5\n</think>\n\\boxed{6}\n", "```\n",
+    "```a\n", "~~~\n```\n", "```\nStep 1: a\n", "</b>", "<b>Step 1:</b>\n",
 ]  # fmt: skip
 
 

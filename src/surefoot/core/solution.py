@@ -1,6 +1,7 @@
 """A solution: its original text and the steps found in it.
 
-Invariant: no text is lost. Every character is in a step, in `outside`, in a step's label (`Step 3:`), or is whitespace.
+Invariant: no text is lost. Every character is in a step, in `outside`, in `skipped`, in a step's label (`Step 3:`), or
+is whitespace.
 Spans are half-open character offsets into `Solution.text`.
 """
 
@@ -60,6 +61,8 @@ class Solution:
     answer: str | None = None
     outside: tuple[Span, ...] = ()
     """Text that is in no step, such as a preamble or what follows the final answer. Whitespace is not listed."""
+    skipped: tuple[Span, ...] = ()
+    """Text that the option `thinking` excludes from scoring, such as a `<think>` block."""
     empty_steps: int = 0
     """Number of empty pieces that were dropped."""
     rule: str = "list"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -17,6 +18,7 @@ from typing import Literal, NamedTuple
 from surefoot.core.solution import Span
 from surefoot.errors import InputError
 from surefoot.text.arithmetic.words import CHANGING, CLAUSE, WORKING
+from surefoot.text.thinking import find_sections, keep
 
 AnswerSource = Literal["tags", "final_answer", "hashes", "boxed", "phrase"]
 
@@ -34,15 +36,18 @@ class Answer:
 # Lines and the markers that start them. A marker is matched only at the start of a line, and no two adjacent
 # quantifiers can match the same character, so matching a line takes time linear in its length.
 _LINE = re.compile(r"\S(?:[^\r\n]*\S)?")
-_LEAD = r"(?P<lead>[\s\ufeff\u200b#>*_+•-]*)"
-_STEP = re.compile(_LEAD + r"(?ai:step)\s*\d+(?P<closed>[\s*_]*)(?:[:\uff1a]|[.)](?=[\s*_]|\Z)|\Z)")
-_FINAL = re.compile(_LEAD + r"(?ai:(?:the\s+)?final\s+answer)(?P<closed>[\s*_]*)(?:(?P<colon>[:\uff1a])|\Z)")
-_ANSWER = re.compile(_LEAD + r"(?ai:(?:the\s+)?answer|答案)(?P<closed>[\s*_]*)[:\uff1a]")
+_HTML = r"(?:b|strong|i|em|u|p|h[1-6]|span|div|li|mark)"
+_LEAD = rf"(?P<lead>(?:[\s\ufeff\u200b#>*_+•-]|<(?ai:{_HTML})>)*)"
+_CLOSED = rf"(?P<closed>(?:[\s*_]|</(?ai:{_HTML})>)*)"
+_STEP = re.compile(_LEAD + r"(?ai:step)\s*\d+" + _CLOSED + r"(?:[:\uff1a]|[.)](?=[\s*_]|\Z)|\Z)")
+_FINAL = re.compile(_LEAD + r"(?ai:(?:the\s+)?final\s+answer)" + _CLOSED + r"(?:(?P<colon>[:\uff1a])|\Z)")
+_ANSWER = re.compile(_LEAD + r"(?ai:(?:the\s+)?answer|答案)" + _CLOSED + r"[:\uff1a]")
 _HASHES = re.compile(r"[\s>*_]*####(?!#)")
 _TAGS = re.compile(
-    r"(?:</think>\s*)?<answer>(?P<value>(?:(?!</?answer>).){1,400})</answer>(?P<alone>[^\S\r\n]*\.?[^\S\r\n]*(?![^\r\n]))?",
+    r"<answer>(?P<value>(?:(?!</?answer>).){1,400})</answer>(?P<alone>[^\S\r\n]*\.?[^\S\r\n]*(?![^\r\n]))?",
     re.IGNORECASE | re.DOTALL,
 )
+_HTML_END = re.compile(rf"(?:\s?</{_HTML}>)+", re.IGNORECASE)
 _APART_MARKS = re.compile(r"[^\S\r\n]+(?P<marks>[*_]+)(?=\s|\Z)")
 _BULLET = re.compile(r"[-+*•]\s+")
 _DISPLAY_OPEN = ("\\[", "$$")
@@ -64,9 +69,9 @@ _ASIDE = re.compile(r",[^\S\r\n]+[A-Za-z]{2,}[A-Za-z' -]*\Z")
 _SENTENCE_END = re.compile(r"[.?](?=\s|\Z)|[\u3002\uff1f\r\n]")
 
 
-def lines(text: str) -> list[Span]:
+def lines(text: str, within: Span | None = None) -> list[Span]:
     r"""Return the non-blank lines, trimmed. Only `\n`, `\r\n` and `\r` end a line."""
-    return [Span(*match.span()) for match in _LINE.finditer(text)]
+    return [Span(*match.span()) for match in _LINE.finditer(text, *(within or (0, len(text))))]
 
 
 def step_labels(text: str, rows: list[Span]) -> list[Span]:
@@ -124,10 +129,27 @@ def find_answer(text: str) -> Answer | None:
     `####` must be followed by a number with at most three words (`5 apples`) or a short expression; otherwise it is a
     heading. An `Answer: 42` line (see `answer_lines`) has the source `final_answer`. `\fbox{...}` counts as
     `\boxed{...}`, and so does `\boxed 5` for one bare word or number. Of nested boxes, the innermost counts. Boxes that
-    are never closed, or only after a blank line, are ignored, and so are empty values.
+    are never closed, or only after a blank line, are ignored, and so are empty values. What a reasoning model states
+    inside `<think>` counts only if its response states nothing.
     """
     require_text(text, "find_answer() expects a string")
-    return stated_line(answer_lines(text, lines(text))) or answer_in_passing(text)
+    return next((found for spans in find_sections(text) if (found := read_statements(text, spans).answer)), None)
+
+
+class Statements(NamedTuple):
+    """What a part of a text states: its answer lines, the line that decides, and the answer."""
+
+    lines: list[Answer]
+    line: Answer | None
+    answer: Answer | None
+
+
+def read_statements(text: str, spans: Sequence[Span]) -> Statements:
+    """Read the answers within these spans of the text, as if the rest were not there."""
+    part = keep(text, spans)
+    candidates = answer_lines(part, [row for span in spans for row in lines(part, span)])
+    line = stated_line(candidates)
+    return Statements(candidates, line, line or answer_in_passing(part))
 
 
 def answer_in_passing(text: str) -> Answer | None:
@@ -259,6 +281,8 @@ def _label_end(text: str, line: Span, label: re.Match[str]) -> int:
     opened = len(lead) - len(lead.rstrip("*_"))
     owed = opened - label["closed"].count("*") - label["closed"].count("_")
     end = label.end()
+    if html := _HTML_END.match(text, end, line.end):
+        end = html.end()
     while owed > 0 and end < line.end and text[end] in "*_":
         end += 1
         owed -= 1
@@ -355,6 +379,14 @@ def prose_words(value: str) -> list[str]:
 
 # --- cleaning ----------------------------------------------------------------------------------------------------
 
+_HTML_EDGES = re.compile(rf"\A<{_HTML}>\s?|\s?(?:</{_HTML}>|<br ?/?>)\Z", re.IGNORECASE)
+# A tick, the end of a proof, or a reason in parentheses after the value: `5 ✓`, `42 (since 6*7 = 42)`.
+_AFTERTHOUGHT = re.compile(
+    r"(?<=\S)\s?[✓✔✅☑∎■□🎉\ufe0f]\Z"
+    r"|(?<=\S)\s\((?:since|because|as|i\.e\.|that is|which|where|so|from|rounded|approx\.?|approximately|about|or|note)"
+    r"(?:[\s,][^()]*(?:\([^()]*\)[^()]*)*)?\)\Z",
+    re.IGNORECASE,
+)
 _ENDLESS = re.compile(r"\.\d+\.\.\.\Z")
 _MAX_LAYERS = 20  # of wrapping to remove; hostile nesting must not cost one pass over the text per layer
 
@@ -375,6 +407,7 @@ def _clean_edges(raw: str) -> str:
             if value.endswith(closing) and opening not in value:
                 value = value[:-2]
             value = value.strip()
+        value = _AFTERTHOUGHT.sub("", _HTML_EDGES.sub("", value))
         if len(value) > 1 and value[0] == value[-1] == "_":
             value = value.strip("_").strip()
         if value.endswith((".", "。")) and not _ENDLESS.search(value):

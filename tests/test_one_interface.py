@@ -13,6 +13,7 @@ import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
 from surefoot import evaluate
 from surefoot.cli.main import main
+from surefoot.core.options import THINKING
 from surefoot.core.protocols import AsyncStepScorer
 from surefoot.errors import OptionError
 from surefoot.integrations import openrlhf, trl, verl
@@ -67,6 +68,12 @@ def test_the_protocol(other: surefoot.StepScorer, scorer: surefoot.Scorer) -> No
     assert (other.scale, other.calibration) == ("probability", None)
     assert len(other.fingerprint) == 64
     items: list[tuple[str, Any]] = [(QUESTION, SOLUTION), (QUESTION, ["One step."]), (QUESTION, "")]
+    thought = f"<think>\nIs it 3?\n</think>\n{SOLUTION}"
+    for thinking in THINKING:
+        chosen = surefoot.ReadOptions(thinking=thinking)
+        one, two = other.score(QUESTION, thought, chosen), scorer.score(QUESTION, thought, chosen)
+        assert [step.text for step in one.steps] == [step.text for step in two.steps]
+        assert (one.skipped, one.outside, one.warnings) == (two.skipped, two.outside, two.warnings)
     options = surefoot.ReadOptions(split="lines", closing=False)
     expected = scorer.score_many(items, options)
     for found in (

@@ -99,6 +99,25 @@ def test_a_file_in_order_with_its_bad_lines(
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ([], ["3 * 4 = 12.", "The answer is \\boxed{12}"]),
+        (["--thinking", "only"], ["Is it 13?"]),
+        (["--thinking", "all", "--no-closing"], ["Is it 13?", "3 * 4 = 12."]),
+    ],
+)
+def test_what_is_scored_of_a_reasoning_model(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], options: list[str], steps: list[str]
+) -> None:
+    thought = "Is it 13?\n</think>\n3 * 4 = 12.\nFinal Answer: 12"
+    call = ["score", "--model", str(checkpoint), "--question", QUESTION, "--solution", thought, "--json", *options]
+    assert main(call) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert [step["text"] for step in row["steps"]] == steps
+    assert row["answer"] == "12"
+
+
 def test_gzipped_files_and_lists_are_read_as_by_other_commands(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 import surefoot
 from helpers.counting import Counting
-from surefoot.core.options import ReadOptions
+from surefoot.core.options import THINKING, ReadOptions, Thinking
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnscoredError
 from surefoot.integrations.verl import comparable, compute_score, compute_score_async
 from surefoot.rewards.monitor import THRESHOLDS
@@ -115,6 +115,15 @@ def test_the_default_recipe_depends_on_the_gold_answer(model: Counting) -> None:
     assert with_gold.keys() == without.keys(), "verl builds an array per key"
     assert math.isnan(with_gold["surefoot/final"])
     assert math.isnan(without["surefoot/outcome"])
+
+
+@pytest.mark.parametrize("thinking", THINKING)
+def test_thinking_reaches_the_scorer(model: Counting, scorer: surefoot.Scorer, thinking: Thinking) -> None:
+    thought = f"<think>\nIs it 3?\n</think>\n{SOLUTION}"
+    found = compute_score(**asked(thought) | {"recipe": "min"}, thinking=thinking)
+    assert found["score"] == pytest.approx(
+        scorer.score(QUESTION, thought, ReadOptions(thinking=thinking)).min, abs=1e-5
+    )
 
 
 def test_invalid_options_raise(model: Counting) -> None:

@@ -135,6 +135,13 @@ def test_format_terms() -> None:
     assert coverage().read(score, None) == pytest.approx(inner / (inner + outer))
 
 
+def test_skipped_thinking_is_not_charged(scorer: surefoot.Scorer) -> None:
+    score = scorer.score("What is 3 * 4?", "<think>\nLong thoughts.\n</think>\nStep 1: 3 * 4 = 12.\nFinal Answer: 12")
+    assert score.skipped == ((0, 31),)
+    assert coverage().read(score, None) == 1.0
+    assert score.unscored_chars == 0
+
+
 def test_other_scales_raise_where_they_cannot_be_weighed() -> None:
     score = scored(-3.0, 2.0, answer="14", scale="log_ratio")
     for name, expected in (("mean", -0.5), ("min", -3.0), ("final", 2.0)):

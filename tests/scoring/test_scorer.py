@@ -78,6 +78,33 @@ def test_text_and_its_steps_give_the_same_scores(scorer: surefoot.Scorer) -> Non
     assert bare.step_scores == pytest.approx(text.step_scores[:2], abs=1e-5)
 
 
+@pytest.mark.parametrize("thought", ["<think>\nIs it 9?\n</think>\n", "Is it 9?</think>", "<think></think>\n\n"])
+def test_thinking_is_skipped_by_default(scorer: surefoot.Scorer, thought: str) -> None:
+    plain, found = scorer.score(QUESTION, SOLUTION), scorer.score(QUESTION, thought + SOLUTION)
+    assert found.step_scores == plain.step_scores
+    assert [(step.start - len(thought), step.text) for step in found.steps] == [
+        (step.start, step.text) for step in plain.steps
+    ]
+    assert found.skipped == ((0, len(thought.rstrip())),)
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("text", ["<think>\nIs it 9?\nIt is 10.", "<think>\nIs it 9?\n</think>\n<answer>10</answer>"])
+def test_a_warning_says_that_all_reasoning_was_skipped(scorer: surefoot.Scorer, text: str) -> None:
+    found = scorer.score(QUESTION, text)
+    assert not any(step.kind == "body" for step in found.steps)
+    assert found.warnings == ("No reasoning is left to score: it is all in the part that the option `thinking` skips.",)
+    assert scorer.score(QUESTION, text, ReadOptions(thinking="all")).warnings == ()
+    assert scorer.score(QUESTION, text, ReadOptions(thinking="only")).steps
+
+
+def test_an_unknown_part_is_named() -> None:
+    with pytest.raises(OptionError, match=r"^thinking='none' is unknown\. Choose one of: skip, only, all\.$"):
+        ReadOptions(thinking="none")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"^thinking is 'none'; choose one of skip, only, all\.$"):
+        surefoot.split("a", thinking="none")
+
+
 def test_a_system_message_of_ones_own(scorer: surefoot.Scorer) -> None:
     own = scorer.score(QUESTION, SOLUTION, ReadOptions(system="Be kind."))
     assert own.step_scores != scorer.score(QUESTION, SOLUTION).step_scores

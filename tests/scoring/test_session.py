@@ -56,6 +56,14 @@ def test_a_small_memory_forgets_and_stays_right(scorer: surefoot.Scorer, kept_to
         assert session.caches[0].slots_used <= max(kept_tokens, longest)
 
 
+def test_an_unfinished_thought_is_scored_on_request(scorer: surefoot.Scorer) -> None:
+    thought = "<think>\n3 * 4 = 12.\n12 - 2"
+    (skipped,) = scorer.session(QUESTION).score([thought])
+    assert (skipped.steps, skipped.skipped) == ((), ((0, len(thought)),))
+    (scored,) = scorer.session(QUESTION, surefoot.ReadOptions(thinking="all")).score([thought])
+    assert [step.text for step in scored.steps] == ["3 * 4 = 12.", "12 - 2"]
+
+
 def test_memory_is_reused(scorer: surefoot.Scorer) -> None:
     session = scorer.session(QUESTION, max_bytes=200 * scorer.engine.token_bytes)
     for number in range(60):

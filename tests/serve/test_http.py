@@ -19,7 +19,7 @@ import surefoot
 from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
 from surefoot.client.api_key import read_key
-from surefoot.core.options import ReadOptions
+from surefoot.core.options import THINKING, ReadOptions, Thinking
 from surefoot.families.qwen import MARKER
 from surefoot.scoring.local import load_local
 from surefoot.scoring.pipeline import Pipeline
@@ -80,6 +80,24 @@ def test_options_reach_the_scorer(http: httpx.Client, scorer: surefoot.Scorer) -
     (row,) = http.post("/v1/score", json=body).json()["results"]
     expected = scorer.score(QUESTION, SOLUTION, ReadOptions(split="lines", closing=False, system="Think."))
     assert surefoot.SolutionScore.from_dict(row).step_scores == pytest.approx(expected.step_scores, abs=1e-5)
+
+
+THOUGHT = f"<think>\nIs it 3?\n</think>\n{SOLUTION}"
+
+
+@pytest.mark.parametrize("thinking", THINKING)
+def test_thinking_reaches_the_scorer(http: httpx.Client, scorer: surefoot.Scorer, thinking: Thinking) -> None:
+    expected = scorer.score(QUESTION, THOUGHT, ReadOptions(thinking=thinking))
+    item = {"question": QUESTION, "solution": THOUGHT}
+    (row,) = http.post("/v1/score", json={"items": [item], "thinking": thinking}).json()["results"]
+    found = surefoot.SolutionScore.from_dict(row)
+    assert (found.steps[0].text, found.skipped) == (expected.steps[0].text, expected.skipped)
+    asked = {"items": [item], "thinking": thinking, "recipe": "min"}
+    (reward,) = http.post("/v1/reward", json=asked).json()["rewards"]
+    assert reward["value"] == pytest.approx(expected.min, abs=1e-5)
+    body = {"query": [f"{QUESTION} {THOUGHT}"], "prompts": [QUESTION]}
+    reply = http.post("/get_reward", json=body, params={"thinking": thinking, "recipe": "min"}).json()
+    assert reply["rewards"] == pytest.approx([expected.min], abs=1e-5)
 
 
 def test_an_unscored_item_has_a_reason_and_the_others_are_scored(http: httpx.Client) -> None:

@@ -30,7 +30,7 @@ from surefoot.cli.options import (
     Verbose,
     examples,
 )
-from surefoot.core.options import ReadOptions, SplitRule
+from surefoot.core.options import ReadOptions, SplitRule, Thinking
 from surefoot.core.result import threshold_for
 from surefoot.data.items import read_record
 from surefoot.data.records import Entry, file_entries, stream_entries
@@ -86,6 +86,14 @@ def score(
         bool,
         typer.Option("--no-closing", help="Do not make the final answer a step of its own.", rich_help_panel=READING),
     ] = False,
+    thinking: Annotated[
+        Thinking,
+        typer.Option(
+            metavar="PART",
+            help="What to score of a text with </think>: the response after it (skip), the thinking (only) or all.",
+            rich_help_panel=READING,
+        ),
+    ] = "skip",
     threshold: Threshold = None,
     calibration: CalibrationOptions,
     json: JsonLines = False,
@@ -96,7 +104,7 @@ def score(
     either `steps` (a list) or `solution` (text). Results come in the order of the input."""
     from surefoot.display.progress import Progress
 
-    options = ReadOptions(split=split, closing=not no_closing)
+    options = ReadOptions(split=split, closing=not no_closing, thinking=thinking)
     batches = _read_input(file, question, solution)
     # The first line is read before the model is loaded, so that a wrong call fails at once.
     opening = next(batches, None)

@@ -102,6 +102,8 @@ class SolutionScore:
     warnings: tuple[str, ...] = ()
     outside: tuple[Span, ...] = ()
     """Text outside the steps, which was not scored."""
+    skipped: tuple[Span, ...] = ()
+    """Text that the option `thinking` excludes from scoring. It is neither outside nor in `unscored_chars`."""
     empty_steps: int = 0
     split: str = "list"
     tokens: int = 0
@@ -201,6 +203,7 @@ class SolutionScore:
             "answer": self.answer,
             "warnings": list(self.warnings),
             "outside": [list(span) for span in self.outside],
+            "skipped": [list(span) for span in self.skipped],
             "unscored_chars": self.unscored_chars,
             "empty_steps": self.empty_steps,
             "split": self.split,
@@ -223,6 +226,7 @@ class SolutionScore:
                     "model": data["model"],
                     "warnings": tuple(data.get("warnings", ())),
                     "outside": tuple(Span(*span) for span in data.get("outside", ())),
+                    "skipped": tuple(Span(*span) for span in data.get("skipped", ())),
                 }
             )
         except (KeyError, TypeError) as error:

@@ -27,6 +27,8 @@ def notes(result: SolutionView) -> list[str]:
     found = [] if result.reason is None else [result.reason]
     if outside := sum(end - start for start, end in result.outside):
         found.append(f"{outside} characters are outside the steps and were not scored.")
+    if skipped := sum(end - start for start, end in result.skipped):
+        found.append(f"{skipped} characters were skipped: see the option thinking.")
     if result.empty_steps:
         found.append(f"Dropped empty steps: {result.empty_steps}.")
     if result.calibration is not None:

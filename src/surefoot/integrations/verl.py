@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from surefoot.core.options import ReadOptions, SplitRule
+from surefoot.core.options import ReadOptions, SplitRule, Thinking
 from surefoot.errors import InputError
 from surefoot.integrations.batched_rewards import BatchedRewards
 from surefoot.integrations.micro_batching import WAIT
@@ -103,15 +103,16 @@ def rewards_for(
     split: SplitRule = "auto",
     closing: bool = True,
     system: str | None = None,
+    thinking: Thinking = "skip",
     wait: float = WAIT,
     **load: Any,
 ) -> BatchedRewards:
     """Return the rewards of this process for these options. They are flat because verl reads them from YAML.
 
-    `split`, `closing` and `system` are those of `ReadOptions`. `wait` is how many seconds the first sample of a batch
-    waits for others. `load` are options for `surefoot.load`.
+    `split`, `closing`, `system` and `thinking` are those of `ReadOptions`. `wait` is how many seconds the first sample
+    of a batch waits for others. `load` are options for `surefoot.load`.
     """
-    source = RewardSource(model, recipe, options=ReadOptions(split, closing, system), load=load)
+    source = RewardSource(model, recipe, options=ReadOptions(split, closing, system, thinking), load=load)
     return BatchedRewards(source, wait=wait)
 
 

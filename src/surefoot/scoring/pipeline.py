@@ -147,7 +147,7 @@ class Pipeline:
 
     def _prepare(self, item: Item, number: int, options: ReadOptions) -> PreparedSolution:
         question, given = read_item(item, number)
-        solution = split(given, options.split, closing=options.closing)
+        solution = split(given, options.split, closing=options.closing, thinking=options.thinking)
         texts = [step.text for step in solution.steps]
         prompts = self.family.prompts(self.tokenizer, question, texts, options.system, self.max_tokens)
         readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)
@@ -157,6 +157,8 @@ class Pipeline:
         for where, text in (("question", question), ("solution", solution.text)):
             for name in self.tokenizer.special_tokens_in(text):
                 yield f"The {where} contains {name!r}. It was read as text, not as structure."
+        if solution.skipped and all(step.kind == "answer" for step in solution.steps):
+            yield "No reasoning is left to score: it is all in the part that the option `thinking` skips."
         for name in self.family.text_markers:
             if name.strip() and name in question:
                 yield f"The question contains {name!r}, which ends a step for this model. It was read as text."
@@ -182,6 +184,7 @@ class Pipeline:
             reason=self._reason(prepared, steps),
             warnings=prepared.warnings,
             outside=prepared.solution.outside,
+            skipped=prepared.solution.skipped,
             empty_steps=prepared.solution.empty_steps,
             split=prepared.solution.rule,
             tokens=prepared.tokens,

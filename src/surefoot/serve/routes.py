@@ -238,7 +238,9 @@ async def get_reward(
     model = call.model(parameters.model, body.query)
     reward = GetReward(model.scorer, recipe, missing=parameters.missing)
     samples = reward.samples(body.model_dump())
-    results = await model.score(items_to_score(samples), ReadOptions(split=parameters.split))
+    results = await model.score(
+        items_to_score(samples), ReadOptions(split=parameters.split, thinking=parameters.thinking)
+    )
     scores = merge_scores(samples, results, model.scorer.name)
     rewards = [
         await model.run_recipe(partial(reward.source.reward, sample, score))

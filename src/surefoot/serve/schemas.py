@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from surefoot.core.aggregation import AGGREGATIONS
-from surefoot.core.options import ReadOptions, SplitRule
+from surefoot.core.options import ReadOptions, SplitRule, Thinking
 from surefoot.core.result import Scale
 from surefoot.rewards.recipes import RECIPES
 
@@ -61,16 +61,22 @@ class Item(_Request):
         return self.question, self.steps if "steps" in self.model_fields_set else self.solution
 
 
+THINKING_HELP = (
+    "What to score of a text with `</think>`: the response after it (skip), the thinking (only) or both (all)."
+)
+
+
 class _Scoring(_Request):
     model: str | None = Field(None, description="A name from /v1/models; required if several models are served.")
     split: SplitRule = Field("auto", description="How to split a text into steps.")
     closing: bool = Field(True, description="Whether a stated final answer is a step of its own.")
     system: str | None = Field(None, description="Replaces the default system message.")
+    thinking: Thinking = Field("skip", description=THINKING_HELP)
     timeout: Seconds | None = Field(None, description="Seconds after which the reply is no longer wanted.")
 
     @property
     def read_options(self) -> ReadOptions:
-        return ReadOptions(self.split, self.closing, self.system)
+        return ReadOptions(self.split, self.closing, self.system, self.thinking)
 
 
 class ScoreRequest(_Scoring):
@@ -146,6 +152,7 @@ class Result(BaseModel):
     answer: str | None
     warnings: list[str]
     outside: list[tuple[int, int]]
+    skipped: list[tuple[int, int]] = Field(description="Text that `thinking` excludes from scoring.")
     unscored_chars: int
     empty_steps: int
     split: str
@@ -195,6 +202,7 @@ class GetRewardParameters(BaseModel):
     recipe: str | None = Field(None, json_schema_extra={"enum": [*sorted(RECIPES)]})
     model: str | None = None
     split: SplitRule = "auto"
+    thinking: Thinking = Field("skip", description=THINKING_HELP)
     missing: float | None = Field(
         None, allow_inf_nan=False, description="The reward of a sample without one; otherwise it is null."
     )

@@ -86,6 +86,7 @@ def test_the_rule_is_learnt_and_the_export_gives_the_same_scores(
 
     scorer = load_local(result.folder)
     assert scorer.family.name == {"llama": "mini", "qwen2": "qwen"}[kind]
+    assert scorer.info["trained_tokens"] == settings.max_tokens
     for example in rule(10, seed=2):
         scores = scorer.score(example.question, example.steps).step_scores
         prompt = trainee.family.render(trainee.tokenizer, example.question, example.steps)

@@ -44,7 +44,11 @@ def check(
         raise OptionError("surefoot check needs the model itself: a folder, a hub id or a vllm+http:// address.")
     report = check(scorer, name)
     tensors = "weights on a vLLM server, not checked" if is_server(model) else "every expected tensor is there"
-    print(f"{scorer.name}: {tensors}; family {scorer.family.name}, {scorer.max_tokens} tokens.")
+    trained = scorer.pipeline.trained_tokens
+    limit = f"prompts of up to {scorer.max_tokens} tokens"
+    if trained is not None and trained < scorer.max_tokens:
+        limit += f", trained on up to {trained}"
+    print(f"{scorer.name}: {tensors}; family {scorer.family.name}, {limit}.")
     _print_tokenizer(scorer.pipeline.tokenizer_check)
     for comparison in report.comparisons:
         _print_comparison(comparison)

@@ -161,6 +161,7 @@ def _legend(fits: str | None, notes: Sequence[str]) -> Iterable[str]:
         yield "bf16, nf4: memory of the weights in GB, about; --fits 8GB lists what fits."
     else:
         yield f"fits, GB: the format that fits into {fits} and the memory of its weights, about; with {MARGIN} more."
+    yield "context: tokens of the longest prompt that the model was made for; longer prompts get a warning."
     yield (
         "scale: prob is a probability. F1: ProcessBench. checked: compared with the makers' code; equal prompts and "
         "read-outs (exact), or different as the note says (differs). -: not published or not checked."

@@ -52,7 +52,7 @@ app = typer.Typer(add_completion=False)
 @app.command(
     cls=Command,
     epilog=examples(
-        'surefoot score --question "What is 2 + 3 * 4?" --solution "3 * 4 = 12"',
+        'surefoot score --question "What is 2 + 3?" --solution "2 + 3 = 6."',
         "surefoot score solutions.jsonl --json > scores.jsonl",
         "zcat solutions.jsonl.gz | surefoot score --model http://127.0.0.1:8000 --json",
         "surefoot score solutions.jsonl --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4",

@@ -12,6 +12,7 @@ from surefoot.families.registry import (
     find_family,
     find_models,
     recommended_aggregation,
+    trained_tokens,
 )
 from surefoot.families.sizes import Size
 from surefoot.families.tokenizer import PromptTokenizer
@@ -39,5 +40,6 @@ __all__ = [
     "find_models",
     "read_tokenizer_settings",
     "recommended_aggregation",
+    "trained_tokens",
     "with_options",
 ]

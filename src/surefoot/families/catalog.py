@@ -47,7 +47,7 @@ class CatalogEntry:
     family: str
     size: Size
     context: int | None = None
-    """The context length that its authors publish."""
+    """The prompt length, in tokens, that the model was made for, as its authors publish it."""
     licence: str = UNKNOWN
     options: Mapping[str, Any] = field(default_factory=dict)
     """Family options that this model needs."""

@@ -23,7 +23,7 @@ from surefoot.core.aggregation import find_aggregation
 from surefoot.errors import CheckpointError, OptionError, PluginError
 from surefoot.families.actprm import ActPRM
 from surefoot.families.babelscape import Babelscape
-from surefoot.families.base import Family, with_options
+from surefoot.families.base import Family, config_int, with_options
 from surefoot.families.catalog import CATALOG, CatalogEntry, find_rows
 from surefoot.families.fover import FoVer
 from surefoot.families.granite import Granite
@@ -155,6 +155,17 @@ def recommended_aggregation(model: str, family: Family) -> str | None:
     if name is not None and find_aggregation(name).needs_probabilities and family.scale != "probability":
         return None
     return name
+
+
+def trained_tokens(model: str, family: Family, config: Mapping[str, Any]) -> int | None:
+    """The longest prompt that the model was made for, in tokens; None if that is not known.
+
+    `surefoot train` writes it to config.json; for published models, the catalog has it. The model may accept longer
+    prompts, but its scores are less reliable there.
+    """
+    if "trained_tokens" in config:
+        return config_int(config, "trained_tokens")
+    return next((row.context for row in find_models(model) if row.family == family.name), None)
 
 
 def _all_rows() -> list[CatalogEntry]:

@@ -31,6 +31,7 @@ from surefoot.families import (
     find_family,
     read_tokenizer_settings,
     recommended_aggregation,
+    trained_tokens,
 )
 from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
@@ -118,7 +119,8 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     checked = check_settings(kind, tokenizer, settings)
     checked.report(str(model), strict=options.strict)
     recommended = recommended_aggregation(str(model), kind)
-    pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration, checked, recommended)
+    trained = trained_tokens(str(model), kind, checkpoint.config)
+    pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration, checked, recommended, trained)
     return Scorer(pipeline, runners, mark, as_score_cache(options.cache))
 
 

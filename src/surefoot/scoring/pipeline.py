@@ -65,6 +65,8 @@ class Pipeline:
     tokenizer_check: TokenizerCheck = field(default_factory=TokenizerCheck)
     recommended: str | None = None
     """The aggregation by which the makers of the model rank solutions; None if that is not known."""
+    trained_tokens: int | None = None
+    """The longest prompt that the model was made for; longer ones get a warning. None if that is not known."""
 
     @property
     def scale(self) -> Scale:
@@ -151,9 +153,15 @@ class Pipeline:
         texts = [step.text for step in solution.steps]
         prompts = self.family.prompts(self.tokenizer, question, texts, options.system, self.max_tokens)
         readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)
-        return PreparedSolution(solution, prompts, readable, tuple(self._warnings(question, solution)))
+        longest = max(len(prompt.ids) for prompt in readable)
+        return PreparedSolution(solution, prompts, readable, tuple(self._warnings(question, solution, longest)))
 
-    def _warnings(self, question: str, solution: Solution) -> Iterator[str]:
+    def _warnings(self, question: str, solution: Solution, tokens: int) -> Iterator[str]:
+        if self.trained_tokens is not None and tokens > self.trained_tokens:
+            yield (
+                f"The prompt has {tokens} tokens, and the model was trained on at most {self.trained_tokens}. Scores "
+                "of later steps are less reliable."
+            )
         for where, text in (("question", question), ("solution", solution.text)):
             for name in self.tokenizer.special_tokens_in(text):
                 yield f"The {where} contains {name!r}. It was read as text, not as structure."

@@ -18,6 +18,7 @@ from surefoot.families import (
     find_family,
     read_tokenizer_settings,
     recommended_aggregation,
+    trained_tokens,
 )
 from surefoot.families.mini import locate
 from surefoot.scoring.load_options import LoadOptions
@@ -67,5 +68,7 @@ def load_vllm(
     checked = check_settings(family, encoder, settings)
     checked.report(served.name, strict=options.strict)
     recommended = recommended_aggregation(str(source), family)
-    pipeline = Pipeline(options.name or str(source), family, encoder, limit, calibration, checked, recommended)
+    trained = trained_tokens(str(source), family, config)
+    name = options.name or str(source)
+    pipeline = Pipeline(name, family, encoder, limit, calibration, checked, recommended, trained)
     return Scorer(pipeline, [VllmEngine(transport, served.name)], fingerprint, as_score_cache(options.cache))

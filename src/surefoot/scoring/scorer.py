@@ -99,6 +99,7 @@ class Scorer:
             "options": {field.name: getattr(self.family, field.name) for field in fields(self.family)},
             "scale": self.scale,
             "max_tokens": self.max_tokens,
+            "trained_tokens": self.pipeline.trained_tokens,
             "calibration": self.calibration,
             "fingerprint": self.fingerprint,
             "tokenizer": {

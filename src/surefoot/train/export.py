@@ -27,9 +27,17 @@ FORMATS = (*DTYPES, *PACKED)
 
 
 def export(
-    trainee: Trainee, folder: Path, *, weights: Mapping[str, Tensor] | None = None, dtype: str = "float32"
+    trainee: Trainee,
+    folder: Path,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    dtype: str = "float32",
+    trained_tokens: int | None = None,
 ) -> Path:
-    """Write the trainee, optionally with other `weights`, and return the folder."""
+    """Write the trainee, optionally with other `weights`, and return the folder.
+
+    `trained_tokens` is the length of the longest prompt in training. Scoring warns about longer ones.
+    """
     if dtype not in FORMATS:
         raise OptionError(f"dtype={dtype!r} is not supported. Choose one of: {', '.join(FORMATS)}.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +45,10 @@ def export(
     for name, tensor in (trainee.model.state_dict() if weights is None else weights).items():
         tensors |= _stored(name, tensor.detach().cpu(), dtype)
     _write(folder / "model.safetensors", lambda file: save_file(tensors, file, metadata={"format": "pt"}))
-    config = json.dumps(trainee.config | {"torch_dtype": "float32" if dtype in PACKED else dtype}, indent=2) + "\n"
+    settings = trainee.config | {"torch_dtype": "float32" if dtype in PACKED else dtype}
+    if trained_tokens is not None:
+        settings["trained_tokens"] = trained_tokens
+    config = json.dumps(settings, indent=2) + "\n"
     tokenizer = json.dumps(trainee.tokenizer_json, ensure_ascii=False)
     _write(folder / "tokenizer.json", lambda file: file.write_text(tokenizer, encoding="utf-8"))
     _write(folder / "config.json", lambda file: file.write_text(config, encoding="utf-8"))

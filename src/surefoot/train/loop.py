@@ -116,8 +116,13 @@ class Run:
 
     # --- data --------------------------------------------------------------------------------------------------------
 
+    @property
+    def max_tokens(self) -> int:
+        """The longest prompt of an example."""
+        return min(self.settings.max_tokens, self.trainee.context)
+
     def _encode(self, examples: Sequence[Example], what: str, *, whole: bool = False) -> list[Encoded]:
-        limit = min(self.settings.max_tokens, self.trainee.context)
+        limit = self.max_tokens
         encoded, left_out = encode(examples, self.trainee.family, self.trainee.tokenizer, limit, whole=whole)
         if left_out:
             lack = "have a target after" if whole else "have no target within"
@@ -326,7 +331,7 @@ class Run:
         judged = self.held_out or self.validation
         quality = measure(self._judge(judged)) if judged else None
         self.log.add(step=self.step, exported=True, threshold=threshold, **(quality.to_dict() if quality else {}))
-        export(self.trainee, self.folder, weights=final, dtype=self.sitting.dtype)
+        export(self.trainee, self.folder, weights=final, dtype=self.sitting.dtype, trained_tokens=self.max_tokens)
         logger.info("%s", draw_curve(self.folder / "log.jsonl"))
         return Result(True, self.step, self.steps, self.folder, quality, threshold)
 

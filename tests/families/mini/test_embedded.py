@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import surefoot
+from surefoot.cli import score as score_command
 from surefoot.cli.main import main
 from surefoot.families import find_models
 from surefoot.families import mini as package
@@ -49,6 +51,78 @@ def test_the_catalog_has_its_size() -> None:
 def test_it_is_small() -> None:
     """`bench/mini.py` measures its speed: a time limit here fails on a busy machine."""
     assert sum(file.stat().st_size for file in package.FOLDER.iterdir() if file.is_file()) < 55e6
+
+
+def test_what_is_said_about_its_length_agrees(mini: surefoot.Scorer, capsys: pytest.CaptureFixture[str]) -> None:
+    config = json.loads((package.FOLDER / "config.json").read_text())
+    (row,) = find_models("mini")
+    assert row.context == config["trained_tokens"] == mini.info["trained_tokens"] == 768
+    assert mini.max_tokens == mini.info["max_tokens"] == config["max_position_embeddings"] == 8192
+    assert main(["models", "--family", "mini", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["context"] == 768
+    assert main(["check", "mini"]) == 0
+    assert "prompts of up to 8192 tokens, trained on up to 768." in capsys.readouterr().out
+    assert "prompts of up to 768 tokens and accepts 8,192" in (package.FOLDER / "README.md").read_text()
+
+
+def test_a_prompt_longer_than_those_in_training_gets_a_warning(mini: surefoot.Scorer) -> None:
+    steps = ["We count."]
+    while mini.pipeline.prepare([("How many?", steps)])[0].tokens < 769:  # type: ignore[union-attr]
+        steps.append("We count.")
+    short, long = mini.score_many([("How many?", steps[:-1]), ("How many?", steps)])
+    assert short.tokens <= 768 < long.tokens
+    assert short.warnings == ()
+    assert long.warnings == (
+        f"The prompt has {long.tokens} tokens, and the model was trained on at most 768. Scores of later steps are "
+        "less reliable.",
+    )
+    assert long.status == "scored"
+    (cut,) = load_local("mini", max_tokens=100).score_many([("How many?", steps)])
+    assert (cut.status, cut.warnings) == ("partial", ())
+
+
+ROOT = Path(__file__).parents[3]
+FALSE = ("18 + 36 = 64", "2 + 3 = 6")
+"""The false calculations in our examples."""
+
+
+def documented_examples() -> list[tuple[str, str | list[str]]]:
+    """Every question and solution that the documentation and the help pass to `surefoot score` or to a service."""
+    found: list[tuple[str, str | list[str]]] = []
+    for file in [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        ROOT / "examples/demo.py",
+        Path(score_command.__file__),
+    ]:
+        text = file.read_text()
+        found += re.findall(r'--question "([^"]+)"\s+--solution "([^"]+\w[^"]*)"', text)
+        for body in re.findall(r"-d '(\{[^']*\})'", text):
+            found += [(item["question"], item["steps"]) for item in json.loads(body).get("items", [])]
+    return found
+
+
+def test_it_calls_no_correct_example_of_the_documentation_wrong(mini: surefoot.Scorer) -> None:
+    examples = documented_examples()
+    assert len(examples) >= 6
+    assert any(isinstance(solution, list) for _, solution in examples), "the request to the service"
+    for question, solution in examples:
+        wrong = any(each in str(solution) for each in FALSE)
+        assert (mini.score(question, solution).first_error() != -1) is wrong, (question, solution)
+
+
+def test_the_model_card_says_what_it_makes_of_bare_sums(mini: surefoot.Scorer) -> None:
+    """A weakness, stated plainly. If a new checkpoint mends it, the card has to change."""
+    card = " ".join((package.FOLDER / "README.md").read_text().split())
+    for question, step, said in (
+        ("What is 2 + 2?", "2 + 2 = 4", "at 0.39, below the threshold"),
+        ("What is 12 * 13?", "12 * 13 = 156", "at 0.27"),
+        ("What is 2 + 2?", "2 + 2 = 5", "`2 + 2 = 5` gets 0.01"),
+    ):
+        found = mini.score(question, [step]).final
+        assert found is not None
+        assert f"{found:.2f}" in said
+        assert said in card
 
 
 def test_alone_or_together(mini: surefoot.Scorer) -> None:

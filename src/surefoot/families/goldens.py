@@ -1,7 +1,7 @@
 """Published scores of example solutions, which `surefoot check` compares with.
 
 They are rows of JSON files: `goldens.json` in this folder, and the file that a family from another package names in
-`Family.golden_file`.
+`Family.golden_file`. Those of the embedded model come from a plain forward pass of its checkpoint with transformers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from surefoot.errors import LoadError
 from surefoot.families.base import Family
+from surefoot.families.mini import NAME as EMBEDDED
 
 FILE = Path(__file__).parent / "goldens.json"
 
@@ -24,7 +25,7 @@ class Golden:
 
     family: str
     models: tuple[str, ...]
-    """Lower-case endings of the model names for which the scores were published."""
+    """Lower-case endings of the model names for which the scores were published; `mini` is the embedded model only."""
     source: str
     tolerance: float
     """How far a score may differ, because of other number formats and kernels."""
@@ -43,7 +44,12 @@ def find_goldens(family: Family, model: str | None = None) -> tuple[Golden, ...]
     """
     rows = [*read_goldens(FILE), *(read_goldens(family.golden_file) if family.golden_file else ())]
     name = None if model is None else model.rstrip("/").lower()
-    return tuple(row for row in rows if row.family == family.name and (name is None or name.endswith(row.models)))
+    return tuple(row for row in rows if row.family == family.name and (name is None or _is_of(row, name)))
+
+
+def _is_of(row: Golden, name: str) -> bool:
+    # A folder ./mini, or one that `surefoot train` wrote, is another model than `mini`.
+    return name == EMBEDDED if EMBEDDED in row.models else name.endswith(row.models)
 
 
 @cache

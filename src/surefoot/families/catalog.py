@@ -102,7 +102,7 @@ CATALOG: tuple[CatalogEntry, ...] = (
     CatalogEntry("Qwen/Qwen2.5-Math-PRM-72B", "qwen", QWEN_72B, 4096, QWEN_LICENCE, makers=makers.QWEN),
     CatalogEntry("Qwen/Qwen2.5-Math-7B-PRM800K", "qwen", QWEN_7B, 4096, QWEN_LICENCE, makers=makers.QWEN),
     CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Step", "qwen", QWEN_7B, makers=makers.QWEN),
-    CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-SHARP-Math-Span", "qwen", QWEN_7B, makers=makers.QWEN),
+    CatalogEntry("ZaandaTeika/Qwen2.5-Math-7B-Instruct-SHARP-Math-Span", "qwen", QWEN_7B, makers=makers.QWEN),
     CatalogEntry("Gen-Verse/ReasonFlux-PRM-7B", "qwen", QWEN_7B, options=TEMPLATE_SYSTEM, makers=makers.REASONFLUX),
     CatalogEntry("trl-lib/Qwen2-0.5B-Reward-Math-Sheperd", "trl", QWEN_05B, makers=makers.TRL),
     CatalogEntry("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "trl", QWEN_05B, makers=makers.TRL),

@@ -32,8 +32,8 @@ from surefoot.cli.options import (
 )
 from surefoot.core.options import ReadOptions, SplitRule, Thinking
 from surefoot.core.result import threshold_for
-from surefoot.data.items import read_record
-from surefoot.data.records import Entry, file_entries, stream_entries
+from surefoot.data.items import over_limit, read_record
+from surefoot.data.records import MAX_LINE_BYTES, Entry, file_entries, stream_entries
 from surefoot.errors import InputError
 from surefoot.scoring.load_options import DEFAULT_MODEL
 
@@ -182,7 +182,10 @@ def _standard_input() -> IO[bytes]:
 
 def _read_solution() -> str:
     try:
-        return _standard_input().read().decode("utf-8-sig").replace("\r\n", "\n")
+        read = _standard_input().read(MAX_LINE_BYTES + 1)
+        if len(read) > MAX_LINE_BYTES:
+            raise InputError(f"Standard input is longer than {MAX_LINE_BYTES >> 20} MiB.")
+        return read.decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Standard input cannot be read as UTF-8: {error}") from error
 
@@ -222,6 +225,9 @@ def _checked(entry: Entry) -> _Line:
     if entry.error is not None:
         return _Line(entry.place, None, f"{place} {entry.error}")
     try:
-        return _Line(entry.place, read_record(entry.data))
+        pair = read_record(entry.data)
+        # Large lines are dropped here, so that a batch of them does not fill the memory.
+        reason = over_limit(*pair)
+        return _Line(entry.place, None, f"{place}: {reason}") if reason else _Line(entry.place, pair)
     except InputError as error:
         return _Line(entry.place, None, f"{place}: {error}")

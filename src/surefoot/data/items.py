@@ -11,6 +11,31 @@ from typing import Any
 from surefoot.core.solution import read_solution
 from surefoot.errors import InputError
 
+MAX_CHARS = 1_000_000
+"""The most characters of a question or a solution: more than any model reads."""
+MAX_STEPS = 10_000
+MAX_LINE_ENDS = 100_000
+
+
+def over_limit(question: str, solution: str | Sequence[str]) -> str | None:
+    """Returns why an item is too large to be read, or None. It is unscored then; splitting it could fill the memory.
+
+    >>> over_limit("What is 1 + 1?", ["2."] * 20_000)
+    'The solution has 20,000 steps; the limit is 10,000.'
+    """
+    pieces = (solution,) if isinstance(solution, str) else solution
+    chars = sum(map(len, pieces))
+    ends = max((piece.count("\n") + piece.count("\r") for piece in pieces), default=0) if chars <= MAX_CHARS else 0
+    for what, count, limit in (
+        ("question has {:,} characters", len(question), MAX_CHARS),
+        ("solution has {:,} characters", chars, MAX_CHARS),
+        ("solution has {:,} steps", len(pieces), MAX_STEPS),
+        ("solution has {:,} line ends", ends, MAX_LINE_ENDS),
+    ):
+        if count > limit:
+            return f"The {what.format(count)}; the limit is {limit:,}."
+    return None
+
 
 def read_item(item: Any, number: int) -> tuple[str, str | Sequence[str]]:
     """Returns the question and the solution of an item. Errors name the item by its `number`."""

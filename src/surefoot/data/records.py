@@ -23,6 +23,8 @@ from surefoot.errors import InputError, MissingDependencyError
 ENDINGS = re.compile(r"\.jsonl?(\.gz)?\Z")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 GZIP = b"\x1f\x8b"
+MAX_LINE_BYTES = 16 << 20
+"""The longest line that is read. A solution of the longest allowed size fits in, however it is escaped."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +87,51 @@ def file_entries(file: Path) -> Iterator[Entry]:
 def stream_entries(stream: IO[bytes], name: str) -> Iterator[Entry]:
     """Yield the entries of a stream. `name` is used in error messages.
 
-    JSONL is streamed, and an invalid line does not affect the others. Gzipped data and lists are read completely first.
+    JSONL is streamed, gzipped or not, and an invalid line does not affect the others. A line of more than
+    MAX_LINE_BYTES is skipped. Lists are read completely first.
     """
     try:
-        first = stream.readline()
+        first = stream.readline(MAX_LINE_BYTES)
         if first.startswith(GZIP):
-            stream = io.BytesIO(gzip.decompress(first + stream.read()))
-            first = stream.readline()
-        lines = chain([first.removeprefix(codecs.BOM_UTF8)], stream)
+            stream = io.BufferedReader(gzip.GzipFile(fileobj=io.BufferedReader(_Rejoined(first, stream))))
+            first = stream.readline(MAX_LINE_BYTES)
+        lines = chain([first.removeprefix(codecs.BOM_UTF8)], iter(lambda: stream.readline(MAX_LINE_BYTES), b""))
         opening = True
         for number, line in enumerate(lines, start=1):
             if opening and line.lstrip().startswith(b"["):
-                yield from _items(line + b"".join(lines), name)
+                yield from _items(line + stream.read(), name)
+                return
+            if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                _skip_line(stream)
+                yield Entry(f"line {number}", number, error=f"is longer than {MAX_LINE_BYTES >> 20} MiB.")
+                opening = False
             elif line.strip():
                 opening = False
                 yield _line(line, number)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{name} cannot be read: {error}") from error
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream with the bytes that were already read from it."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head, self._rest = head, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
+        taken, self._head = self._head[:size], self._head[size:]
+        taken = taken or self._rest.read(size)
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+
+def _skip_line(stream: IO[bytes]) -> None:
+    while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
+        pass
 
 
 def _items(text: bytes, name: str) -> Iterator[Entry]:

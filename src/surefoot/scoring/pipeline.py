@@ -20,7 +20,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.protocols import Item
 from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
 from surefoot.core.solution import Solution
-from surefoot.data.items import read_item
+from surefoot.data.items import MAX_STEPS, over_limit, read_item
 from surefoot.errors import InputError, OptionError
 from surefoot.families import Family, PromptTokenizer, StepValue, TokenizerCheck
 from surefoot.text.split import split
@@ -46,6 +46,10 @@ class PreparedSolution:
     def tokens(self) -> int:
         """Tokens of the longest prompt: several prompts of one solution share the rest."""
         return max(len(prompt.ids) for prompt in self.readable)
+
+
+class _OverLimitError(InputError):
+    """The item is valid, but too large to be read."""
 
 
 Prepared = PreparedSolution | InputError
@@ -98,14 +102,15 @@ class Pipeline:
     ) -> list[Prepared]:
         """Splits and encodes items. Messages number them from `first`.
 
-        A malformed item raises `InputError`; with `keep_going` the error takes its place in the list.
+        A malformed item raises `InputError`; with `keep_going` the error takes its place in the list. An item over
+        the limits of `data.items` never raises.
         """
         prepared: list[Prepared] = []
         for number, item in enumerate(items, start=first):
             try:
                 prepared.append(self._prepare(item, number, options))
             except InputError as error:
-                if not keep_going:
+                if not keep_going and not isinstance(error, _OverLimitError):
                     raise
                 prepared.append(error)
         return prepared
@@ -149,7 +154,11 @@ class Pipeline:
 
     def _prepare(self, item: Item, number: int, options: ReadOptions) -> PreparedSolution:
         question, given = read_item(item, number)
+        if reason := over_limit(question, given):
+            raise _OverLimitError(reason)
         solution = split(given, options.split, closing=options.closing, thinking=options.thinking)
+        if len(solution.steps) > MAX_STEPS:
+            raise _OverLimitError(f"The solution has {len(solution.steps):,} steps; the limit is {MAX_STEPS:,}.")
         texts = [step.text for step in solution.steps]
         prompts = self.family.prompts(self.tokenizer, question, texts, options.system, self.max_tokens)
         readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)

@@ -75,7 +75,7 @@ async def read_body(request: Request, model: type[Body], settings: Settings) -> 
         raw = await asyncio.wait_for(_received(request, settings.max_body_bytes), settings.body_timeout)
     except asyncio.TimeoutError:
         message = "The body did not arrive in time. Send it at once."
-        raise RejectedError(error_reply(408, "body_timeout", message, close=True)) from None
+        raise RejectedError(error_reply(408, "request_timeout", message, close=True)) from None
     return await asyncio.to_thread(_parsed, model, raw) if len(raw) > LARGE_BODY else _parsed(model, raw)
 
 

@@ -257,7 +257,7 @@ def test_running_out_of_memory_halves_the_batch(checkpoint: Path, caplog: pytest
     for before, after in zip(expected, found, strict=True):
         assert after == pytest.approx(before, abs=1e-5)
     room = 0
-    with pytest.raises(SurefootError, match="Not even a pack of .* tokens fits into memory .*Lower max_tokens"):
+    with pytest.raises(SurefootError, match="Not even a pack of .* tokens fits into memory .*Lower `max_tokens`"):
         scorer.score_many(items)
     hook.remove()
 

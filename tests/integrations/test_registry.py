@@ -19,7 +19,7 @@ from surefoot.errors import MissingDependencyError, OptionError
 def test_built_in_integrations() -> None:
     built_in = [each.name for each in integrations.available() if each.package == "surefoot"]
     files = {path.stem for path in (Path(surefoot.__file__).parent / "integrations").glob("*.py")}
-    assert built_in == ["trl", "verl", "openrlhf", "verifiers"]
+    assert built_in == ["trl", "verl", "openrlhf", "verifiers", "skyrl", "prime_rl", "slime"]
     assert set(built_in) <= files
     module = integrations.get("trl")
     assert isinstance(module, ModuleType)

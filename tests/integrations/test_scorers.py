@@ -12,7 +12,7 @@ import pytest
 
 import surefoot
 from helpers.serving import served
-from surefoot.integrations import openrlhf, trl, verifiers, verl
+from surefoot.integrations import openrlhf, slime, trl, verifiers, verl
 from surefoot.rewards.source import ScorerLike, forget_shared
 
 QUESTION = "What is 2 + 3 * 4?"
@@ -87,8 +87,19 @@ def with_verifiers(kind: Kind) -> float | None:
     return asyncio.run(run())
 
 
+def with_slime(kind: Kind) -> float | None:
+    reward = slime.SlimeReward(kind.model, "min", options=OPTIONS, load=kind.load)
+    sample = SimpleNamespace(prompt=QUESTION, response=SOLUTION, label=None, metadata={})
+
+    async def run() -> float | None:
+        value: float | None = await reward(SimpleNamespace(reward_key=None), sample)
+        return value
+
+    return asyncio.run(run())
+
+
 @pytest.mark.parametrize(
-    "compute", [with_compute_reward, with_trl, with_trl_async, with_openrlhf, with_verl, with_verifiers]
+    "compute", [with_compute_reward, with_trl, with_trl_async, with_openrlhf, with_verl, with_verifiers, with_slime]
 )
 def test_the_reward_is_the_same(kind: Kind, compute: Callable[[Kind], float | None], scorer: surefoot.Scorer) -> None:
     expected = scorer.score(QUESTION, SOLUTION, OPTIONS).min

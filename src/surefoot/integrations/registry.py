@@ -52,6 +52,9 @@ BUILT_IN = (
     _built_in("verl", "verl"),
     _built_in("openrlhf", "openrlhf"),
     _built_in("verifiers", "verifiers"),
+    _built_in("skyrl", "skyrl"),
+    _built_in("prime_rl", "git+https://github.com/PrimeIntellect-ai/prime-rl"),
+    _built_in("slime", "git+https://github.com/THUDM/slime"),
 )
 
 
@@ -59,7 +62,7 @@ def available() -> list[Integration]:
     """List all integrations, those in this package first. Nothing is imported.
 
     >>> [each.name for each in available() if each.package == "surefoot"]
-    ['trl', 'verl', 'openrlhf', 'verifiers']
+    ['trl', 'verl', 'openrlhf', 'verifiers', 'skyrl', 'prime_rl', 'slime']
     """
     return [*BUILT_IN, *_plugins(entry_points(group=GROUP))]
 

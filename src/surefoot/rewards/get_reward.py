@@ -40,6 +40,22 @@ NO_RESPONSE = "the query does not start with its prompt, so the response is unkn
 NO_QUESTION = "the regular expression for the question does not match the prompt"
 
 
+def last_user_turn(prompt: str) -> str:
+    """Return the last user turn of a prompt in a common chat template, or else the whole prompt."""
+    for opening, ending in _USER_TURNS:
+        # The last turn that ends, up to its first end.
+        start = prompt.rfind(opening, 0, max(0, prompt.rfind(ending)))
+        if start >= 0:
+            start += len(opening)
+            return prompt[start : prompt.find(ending, start)].strip()
+    if found := _SPECIAL.search(prompt):
+        warn_once(
+            f"A prompt contains {found.group()!r} but no known chat template, so all of it becomes the question. "
+            "To select the question, use the option `question`."
+        )
+    return prompt
+
+
 class GetReward:
     """Answers `/get_reward` requests. Loads the model when the first sample arrives.
 
@@ -123,18 +139,7 @@ class GetReward:
         if self._question is not None:
             match = self._question.search(prompt)
             return match[1].strip() if match and match[1] is not None else None
-        for opening, ending in _USER_TURNS:
-            # The last turn that ends, up to its first end.
-            start = prompt.rfind(opening, 0, max(0, prompt.rfind(ending)))
-            if start >= 0:
-                start += len(opening)
-                return prompt[start : prompt.find(ending, start)].strip()
-        if found := _SPECIAL.search(prompt):
-            warn_once(
-                f"A prompt contains {found.group()!r} but no known chat template, so all of it becomes the question. "
-                "To select the question, pass question=..., a regular expression with a group."
-            )
-        return prompt
+        return last_user_turn(prompt)
 
     def reply(self, results: Sequence[RewardResult]) -> dict[str, Any]:
         """Create the reply to a request."""

@@ -162,6 +162,10 @@ class RewardSource:
         """Return the recipe for samples with or without a gold answer."""
         return self._recipe or default_recipe(gold=gold)
 
+    def recipe_of(self, sample: Sample) -> Reward:
+        """Return the recipe for a sample."""
+        return self.recipe(gold=_gold(sample) is not None)
+
     @property
     def terms(self) -> tuple[Term, ...]:
         """The terms that the reward of a sample may have, each name once."""
@@ -181,17 +185,20 @@ class RewardSource:
         """Compute the reward of a scored sample. Gold answers may be numbers; None and NaN mean that there is none."""
         if sample.error is not None:
             return RewardResult(None, dict.fromkeys(term.name for term in self.terms), sample.error, score)
-        gold = sample.gold
-        if getattr(gold, "shape", None) == ():
-            gold = gold.item()
-        if gold is None or (isinstance(gold, float) and math.isnan(gold)):  # tables represent a missing value as NaN
-            return self.recipe(gold=False)(score, None)
-        recipe = self.recipe(gold=True)
+        recipe, gold = self.recipe_of(sample), _gold(sample)
+        if gold is None:
+            return recipe(score, None)
         if isinstance(gold, str | Number):
             return recipe(score, str(gold))
         result = recipe(score, None)
         reason = f"The gold answer is {type(gold).__name__}. Pass a str or a number."
         return replace(result, value=None, reason=reason) if recipe.needs_gold else result
+
+
+def _gold(sample: Sample) -> Any:
+    """Return the gold answer without a wrapper of numpy. Tables represent a missing value as NaN."""
+    gold = sample.gold.item() if getattr(sample.gold, "shape", None) == () else sample.gold
+    return None if isinstance(gold, float) and math.isnan(gold) else gold
 
 
 def items_to_score(samples: Iterable[Sample]) -> list[tuple[Any, Any]]:

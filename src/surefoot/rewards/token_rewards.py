@@ -32,6 +32,7 @@ from itertools import pairwise
 from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.errors import InputError, OptionError
+from surefoot.rewards.reward import Reward, RewardResult
 from surefoot.rewards.terms import UNSCORED_STEP
 
 TOKEN_AGGREGATIONS = tuple(name for name, each in AGGREGATIONS.items() if each.credits is not None)
@@ -85,6 +86,29 @@ def token_rewards(result: SolutionScore, offsets: Sequence[tuple[int, int]], agg
     for at, credit in zip(positions, credits, strict=True):
         rewards[at] += credit
     return TokenRewards(tuple(rewards), math.fsum(credits), positions)
+
+
+def process_token_rewards(result: RewardResult, recipe: Reward, offsets: Sequence[tuple[int, int]]) -> TokenRewards:
+    """Distribute the process terms of a reward over the tokens: those named after a token aggregation, weighted.
+
+        tokens = process_token_rewards(result, RECIPES["outcome+process"], offsets)
+        rest = result.value - tokens.total      # the outcome and other terms, which belong to no step
+
+    A solution without steps has only zeros.
+    """
+    if result.value is None or result.score is None:
+        return TokenRewards(None, None, reason=result.reason)
+    rewards, total, positions = [0.0] * len(offsets), 0.0, set[int]()
+    for term in recipe.terms if result.score.steps else ():
+        if not term.weight or term.name not in TOKEN_AGGREGATIONS:
+            continue
+        tokens = token_rewards(result.score, offsets, term.name)
+        if tokens.rewards is None or tokens.total is None:
+            return tokens
+        rewards = [each + term.weight * more for each, more in zip(rewards, tokens.rewards, strict=True)]
+        total += term.weight * tokens.total
+        positions.update(tokens.positions)
+    return TokenRewards(tuple(rewards), total, tuple(sorted(positions)))
 
 
 def _last_tokens(steps: Sequence[StepScore], offsets: Sequence[tuple[int, int]]) -> list[int | None]:

@@ -138,9 +138,9 @@ class ProcessRewardScorer:
 
         from surefoot.engine.checkpoint import open_checkpoint
         from surefoot.families.mini import locate
+        from surefoot.families.tokenizer import tokenizer_folder
 
-        folders = open_checkpoint(locate(self.model_name)).tokenizer_folders
-        folder = next((each for each in folders if (each / "tokenizer.json").is_file()), folders[-1])
+        folder = tokenizer_folder(*open_checkpoint(locate(self.model_name)).tokenizer_folders)
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
     @cached_property

@@ -142,6 +142,12 @@ def test_the_first_llamas_have_a_setting_for_it(tmp_path: Path, value: bool | No
     assert settings.adds_bos is adds
 
 
+def test_a_tokenizer_without_bos_token_adds_none(tmp_path: Path) -> None:
+    config = {**GENERIC, **DECODER, "bos_token": None}
+    settings = read_tokenizer_settings(folder(tmp_path, qwen_tokenizer_json(), tokenizer_config__json=config))
+    assert settings.added_opening == {"opening": None}
+
+
 def test_chat_templates_are_found_in_every_place(tmp_path: Path) -> None:
     named = [{"name": "tool_use", "template": "no"}, {"name": "default", "template": CHATML}]
     for files in (
@@ -153,12 +159,19 @@ def test_chat_templates_are_found_in_every_place(tmp_path: Path) -> None:
         assert settings.chat_template == CHATML
 
 
-@pytest.mark.parametrize("template", [CHATML, LLAMA_SHORT])
+EVERYTHING = (
+    "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% continue %}{% endif %}{% generation %}"
+    "{{ m | tojson }}{{ eos_token }}{% endgeneration %}{% endfor %}"
+    "{% if tools is not none or documents is not none %}tools{% endif %}"
+)
+
+
+@pytest.mark.parametrize("template", [CHATML, LLAMA_SHORT, EVERYTHING])
 def test_templates_render_as_in_transformers(tmp_path: Path, template: str) -> None:
     from transformers import AutoTokenizer
 
     text = vocabulary.llama_tokenizer_json()
-    config = {**GENERIC, **DECODER, "bos_token": BEGIN}
+    config = {**GENERIC, **DECODER, "bos_token": BEGIN, "eos_token": "<|eot_id|>"}
     path = folder(tmp_path, text, tokenizer_config__json=config, chat_template__jinja=template)
     messages = [{"role": "user", "content": " How many? "}, {"role": "assistant", "content": "Two.\n"}]
     wanted = AutoTokenizer.from_pretrained(path).apply_chat_template(messages, tokenize=False)
@@ -180,6 +193,12 @@ def test_the_date_of_a_template_is_fixed() -> None:
         ("{% for a in range(100000) %}{{ 'x' * 1000 }}{% endfor %}", "more than 1048576 characters"),
         ("{% for a in range(1000000) %}{% endfor %}", "OverflowError"),
         ("{{ 1 // 0 }}", "ZeroDivisionError"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "RecursionError"),
+        (
+            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+            "more than 2 seconds of computing",
+        ),
+        ("{% set text = 'x' * 8000000000 %}", "MemoryError"),
     ],
 )
 def test_a_template_that_fails_is_reported(template: str, message: str) -> None:
@@ -197,7 +216,11 @@ def test_a_template_that_fails_is_reported(template: str, message: str) -> None:
         ("tokenizer_config__json", "{", "Cannot read .*tokenizer_config.json"),
         ("tokenizer_config__json", "[]", "must contain a JSON object"),
         ("special_tokens_map__json", "3", "must contain a JSON object"),
-        ("tokenizer_config__json", '{"bos_token": 3}', "'bos_token' to 3"),
+        ("tokenizer_config__json", '{"bos_token": 3}', "tokenizer_config.json sets 'bos_token' to 3"),
+        ("tokenizer_config__json", '{"eos_token": []}', "'eos_token' to \\[\\]"),
+        ("tokenizer_config__json", '{"bos_token": {"content": {}}}', "'bos_token' to {'content': {}}"),
+        ("tokenizer_config__json", '{"a": ' * 100_000, "Cannot read .*recursion"),
+        ("special_tokens_map__json", '{"bos_token": 3}', "special_tokens_map.json sets 'bos_token' to 3"),
     ],
 )
 def test_malformed_files_are_reported(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -205,9 +228,37 @@ def test_malformed_files_are_reported(tmp_path: Path, name: str, content: str, m
         read_tokenizer_settings(folder(tmp_path, "{}", **{name: content}))
 
 
+def test_a_template_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(CheckpointError, match=r"Cannot read .*chat_template.jinja"):
+        read_tokenizer_settings(tmp_path)
+
+
+@pytest.mark.parametrize("template", [3, {"default": CHATML}, [3], [{"name": [], "template": CHATML}], [{"name": "a"}]])
+def test_what_is_not_a_template_is_ignored(tmp_path: Path, template: Any) -> None:
+    path = folder(tmp_path, "{}", tokenizer_config__json={"chat_template": template})
+    assert read_tokenizer_settings(path).chat_template is None
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [
+        {"type": "Sequence", "processors": None},
+        {"type": "TemplateProcessing", "single": 3},
+        {"type": "TemplateProcessing", "single": [3]},
+        {"type": "TemplateProcessing", "single": [{"SpecialToken": 3}]},
+        {"type": "TemplateProcessing", "single": [{"SpecialToken": {}}]},
+    ],
+)
+def test_a_malformed_post_processor_is_reported(tmp_path: Path, processor: dict[str, Any]) -> None:
+    path = folder(tmp_path, json.dumps({"post_processor": processor}), tokenizer_config__json={"bos_token": "<s>"})
+    with pytest.raises(CheckpointError, match=r"post-processor in .*tokenizer.json is malformed"):
+        read_tokenizer_settings(path)
+
+
 SETTINGS = {
     "im_start": TokenizerSettings(bos_token="<|im_start|>", has_bos=True),
-    "none": TokenizerSettings(bos_token=None, has_bos=False, adds_bos=None),
+    "none": TokenizerSettings(bos_token=None, has_bos=False, adds_bos=False),
     "llama": TokenizerSettings(bos_token=BEGIN, has_bos=True, adds_bos=True, chat_template=LLAMA_SHORT),
     "dated": TokenizerSettings(bos_token=BEGIN, has_bos=True, adds_bos=True, chat_template=LLAMA_DATED),
     "bare": TokenizerSettings(bos_token=BEGIN, has_bos=True, adds_bos=False),
@@ -225,6 +276,7 @@ SETTINGS = {
         ("plaguss/Qwen2.5-0.5B-Math-Shepherd-PRM-0.2", "bare", {"opening": BEGIN}),
         ("HanningZhang/Llama3.1-Math-PRM", "bare", {"opening": None}),
         ("UW-Madison-Lee-Lab/VersaPRM", "llama", {"opening": BEGIN}),
+        ("UW-Madison-Lee-Lab/VersaPRM", "none", {"opening": None}),
         ("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "llama", {"preamble": None}),
         (
             "RLHFlow/Llama3.1-8B-PRM-Mistral-Data",

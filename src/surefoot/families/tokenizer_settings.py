@@ -1,19 +1,15 @@
-"""What a checkpoint's own tokenizer files say: its BOS token and its chat template.
-
-The files are read as transformers reads them. Templates run in Jinja's sandbox with a fixed date, so a prompt never
-changes with the calendar.
-"""
+"""What a checkpoint's own tokenizer files say: its BOS token and its chat template, as transformers reads them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from surefoot.errors import CheckpointError
+from surefoot.families.chat_template import render_template
 
 CONFIG, SPECIAL_TOKENS, TEMPLATE, TOKENIZER = (
     "tokenizer_config.json",
@@ -21,9 +17,6 @@ CONFIG, SPECIAL_TOKENS, TEMPLATE, TOKENIZER = (
     "chat_template.jinja",
     "tokenizer.json",
 )
-TODAY = datetime(2024, 7, 26)
-"""The date that templates see: the default of Llama 3.1's own template."""
-MAX_CHARACTERS = 1 << 20
 
 Message = Mapping[str, str]
 """A chat turn: `role` and `content`."""
@@ -45,6 +38,7 @@ class TokenizerSettings:
     adds_bos: bool | None = None
     """Whether the tokenizer puts the BOS token in front of a text; None if the files do not say."""
     chat_template: str | None = None
+    eos_token: str | None = None
 
     @property
     def opening(self) -> dict[str, Any]:
@@ -58,21 +52,18 @@ class TokenizerSettings:
 
     def render_chat(self, messages: Sequence[Message]) -> str:
         """Return a conversation as the checkpoint's chat template writes it."""
-        from jinja2 import TemplateError
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-        )
-        environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
-        environment.globals |= {"raise_exception": _raise, "strftime_now": TODAY.strftime}
+        variables = {
+            "messages": list(messages),
+            "bos_token": self.bos_token or "",
+            "eos_token": self.eos_token or "",
+            "tools": None,
+            "documents": None,
+            "add_generation_prompt": False,
+        }
         try:
-            pieces = environment.from_string(self.chat_template or "").generate(
-                messages=list(messages), bos_token=self.bos_token or "", eos_token="", add_generation_prompt=False
-            )
-            return "".join(_bounded(pieces))
-        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
-            raise CheckpointError(f"The checkpoint's chat template fails: {type(error).__name__}: {error}") from error
+            return render_template(self.chat_template or "", variables)
+        except ValueError as error:
+            raise CheckpointError(f"The checkpoint's chat template fails: {error}") from error
 
 
 def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
@@ -85,25 +76,31 @@ def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
     config = _read_object(folder / CONFIG)
     special_tokens = _read_object(folder / SPECIAL_TOKENS)
     # Files from before `added_tokens_decoder` keep the valid values in special_tokens_map.json.
-    sources = [config] if "added_tokens_decoder" in config else [special_tokens, config]
-    source = next((source for source in sources if "bos_token" in source), None)
-    bos = _token_text(source["bos_token"], folder) if source is not None else None
+    sources = {CONFIG: config} if "added_tokens_decoder" in config else {SPECIAL_TOKENS: special_tokens, CONFIG: config}
+    bos_file = next((name for name, source in sources.items() if "bos_token" in source), None)
+    bos, eos = (_special_token(folder, sources, name) for name in ("bos_token", "eos_token"))
     return TokenizerSettings(
         files=files,
         bos_token=bos,
-        has_bos=None if source is None else bos is not None,
-        adds_bos=_adds_bos(config, _read_object(folder / TOKENIZER), bos) if files else None,
+        has_bos=None if bos_file is None else bos is not None,
+        adds_bos=None if bos_file is None else _adds_bos(folder, config, bos),
         chat_template=_chat_template(folder, config),
+        eos_token=eos,
     )
 
 
-def _adds_bos(config: Mapping[str, Any], layout: Mapping[str, Any], bos: str | None) -> bool | None:
-    """Tokenizers of the first Llamas obey `add_bos_token`, all others the post-processor in tokenizer.json."""
-    if bos is None or not layout:
+def _adds_bos(folder: Path, config: Mapping[str, Any], bos: str | None) -> bool | None:
+    """In transformers 4, tokenizers of the first Llamas obey `add_bos_token`, all others the post-processor."""
+    if bos is None:
+        return False
+    if not (folder / TOKENIZER).is_file():
         return None
     if str(config.get("tokenizer_class", "")).startswith(("Llama", "CodeLlama")):
         return bool(config.get("add_bos_token", True))
-    return bos in _first_tokens(layout.get("post_processor"))
+    try:
+        return bos in _first_tokens(_read_object(folder / TOKENIZER).get("post_processor"))
+    except (TypeError, LookupError, AttributeError) as error:
+        raise CheckpointError(f"The post-processor in {folder / TOKENIZER} is malformed: {error!r}.") from error
 
 
 def _first_tokens(processor: Any) -> list[str]:
@@ -122,44 +119,40 @@ def _first_tokens(processor: Any) -> list[str]:
 
 def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
     if (folder / TEMPLATE).is_file():
-        return (folder / TEMPLATE).read_text(encoding="utf-8")
+        return _read_text(folder / TEMPLATE)
     template = config.get("chat_template")
     if isinstance(template, list):
-        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
-        template = named.get("default")
+        named = [each for each in template if isinstance(each, dict) and each.get("name") == "default"]
+        template = named[-1].get("template") if named else None
     return template if isinstance(template, str) else None
 
 
-def _token_text(value: Any, folder: Path) -> str | None:
-    """A token is written as text, or as an object with its text in `content`."""
-    text = value.get("content") if isinstance(value, dict) else value
-    if text is not None and not isinstance(text, str):
-        raise CheckpointError(f"{folder / CONFIG} sets 'bos_token' to {value!r}, which is not a token.")
-    return text or None
+def _special_token(folder: Path, sources: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
+    """The text of a token in the first file that has it: written as text, or as an object with `content`."""
+    for file, source in sources.items():
+        if name in source:
+            value = source[name]
+            text = value.get("content") if isinstance(value, dict) else value
+            if text is not None and not isinstance(text, str):
+                raise CheckpointError(f"{folder / file} sets {name!r} to {value!r}, which is not a token.")
+            return text or None
+    return None
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"Cannot read {file}: {error}") from error
 
 
 def _read_object(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(_read_text(file))
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"Cannot read {file}: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{file} must contain a JSON object.")
     return content
-
-
-def _bounded(pieces: Iterator[str]) -> Iterator[str]:
-    total = 0
-    for piece in pieces:
-        total += len(piece)
-        if total > MAX_CHARACTERS:
-            raise ValueError(f"it writes more than {MAX_CHARACTERS} characters")
-        yield piece
-
-
-def _raise(message: str) -> NoReturn:
-    from jinja2 import TemplateError
-
-    raise TemplateError(message)

@@ -372,6 +372,13 @@ def test_settings_of_the_checkpoint_change_scores_and_fingerprint(tmp_path: Path
     assert scores[0] == scores[2] != scores[1]
 
 
+def test_a_bos_token_that_the_vocabulary_lacks_is_reported_at_load() -> None:
+    settings = TokenizerSettings(bos_token="<missing>", has_bos=True)
+    family = adopt_settings(FAMILIES["skywork"], settings)
+    with pytest.raises(CheckpointError, match="no special token '<missing>'"):
+        check_settings(family, PromptTokenizer(json.loads(qwen_tokenizer_json())), settings)
+
+
 def test_a_checkpoint_without_settings_uses_the_family(checkpoint: Path) -> None:
     assert load_local(checkpoint).info["tokenizer"] == {"files": [], "taken": {}, "mismatches": []}
     assert load_local(checkpoint, strict=True).family.name == "qwen"

@@ -63,6 +63,8 @@ def check_settings(family: Family, tokenizer: PromptTokenizer, settings: Tokeniz
     if settings.chat_template is not None and messages is not None and not mismatches:
         mismatches += _compare_prompts(family, tokenizer, settings)
     taken = {name: value for name, value in wanted.items() if getattr(family, name) == value}
+    if taken:
+        family.prompts(tokenizer, QUESTION, STEPS)  # fails if the files name a token that the vocabulary lacks
     return TokenizerCheck(settings.files, taken, tuple(mismatches))
 
 

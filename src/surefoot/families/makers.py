@@ -58,7 +58,7 @@ ACTPRM = MakersCode(
 EURUS = MakersCode(
     "PRIME-RL/ImplicitPRM@c044175, eval/processbench.py",
     threshold=0.0004,
-    difference=("The score of a step takes nothing from the step after it, and a labelled step is not labelled again."),
+    difference="The score of a step takes nothing from the step after it, and a labelled step is not labelled again.",
 )
 """eval/process_eval.sh finds errors with a sigmoid below 0.5005 and a coefficient of 0.005; its reference model is
 Qwen2.5-7B-Instruct. The same threshold is 0.0004 on Surefoot's scale, with the coefficient 0.001 of the model card."""
@@ -69,7 +69,11 @@ LLEMMA = MakersCode(
 BABELSCAPE = MakersCode(
     "model card of Babelscape/Llama-3.1-8B-PRM800k-r", difference="A labelled step is not labelled again."
 )
-IMPLICIT_PRM = MakersCode("PRIME-RL/ImplicitPRM@c044175, eval/prm_eval_utils.py", aggregation="min")
+IMPLICIT_PRM = MakersCode(
+    "PRIME-RL/ImplicitPRM@c044175, eval/prm_eval_utils.py",
+    aggregation="min",
+    difference="The word `Step` inside a step stays as it is; the makers' script writes it in lower case.",
+)
 PQM = MakersCode("WindyLee0822/Process_Q_Model@c5a2a02, train_main.py and bon_eval_hf.py", aggregation="min")
 GRANITE = MakersCode(
     "ibm-granite/granite-io@9ee74ae, src/granite_io/io/process_reward_model/best_of_n.py", aggregation="mean"

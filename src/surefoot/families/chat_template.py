@@ -39,6 +39,8 @@ def render_template(template: str, variables: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=16)
 def _outcome(template: str, variables: str) -> tuple[str, str]:
     """The text and the error, one of which is empty: a template that fails is not run again either."""
+    if getattr(sys, "frozen", False) or not sys.executable:
+        return "", "it cannot run, because there is no Python interpreter"  # the program is not one itself
     job = json.dumps({"path": sys.path, "template": template, "variables": variables})
     try:
         done = subprocess.run(

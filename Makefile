@@ -40,6 +40,7 @@ test-verl: $(VENV)/.verl
 test-verifiers: $(VENV)/.verifiers
 	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -c "import verifiers.v1"
 	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -m pytest tests/integrations/test_verifiers.py tests/integrations/test_examples.py -k verifiers
+	PYTHONPATH=$(VENV)/verifiers $(BIN)/python -m pytest tests/integrations/test_prime_rl.py
 	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -c "from verifiers import Rubric"
 	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -m pytest tests/integrations/test_verifiers.py tests/integrations/test_examples.py -k verifiers
 
@@ -97,5 +98,5 @@ $(VENV)/.verifiers: $(VENV)/.test
 		docstring_parser==0.18.0 sniffio==1.3.1 aiofiles==25.1.0 connectrpc==0.11.1 protobuf-py==0.1.1 \
 		protobuf-py-ext==0.1.1 protobuf==7.36.2 pyqwest==0.12.0 opentelemetry-api==1.45.2 prime-pydantic-config==0.4.3 \
 		prime-sandboxes==0.5.1 renderers==0.1.12 tenacity==9.2.1 tomli_w==1.2.0 $(AIOHTTP)
-	$(OVERLAY) $(VENV)/verifiers-0.1 verifiers==0.1.14
+	$(OVERLAY) $(VENV)/verifiers-0.1 verifiers==0.1.14 aiolimiter==1.3.0 msgpack==1.2.4 pyzmq==27.3.0 setproctitle==1.3.8
 	@touch $@

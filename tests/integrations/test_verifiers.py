@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import surefoot
 from helpers.counting import Counting
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
 from surefoot.integrations.verifiers import reward_function, surefoot_rubric
 from surefoot.rewards.monitor import THRESHOLDS
+from surefoot.testing import write_base
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
@@ -193,3 +202,73 @@ def test_rubrics_of_verifiers_count_a_failure_as_zero(legacy: Any) -> None:
     state = state_of(SOLUTION)
     asyncio.run(legacy.Rubric(funcs=[failing]).score_rollout(state))
     assert state["reward"] == 0.0
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """A small policy with random weights as an OpenAI-compatible server, on a loopback address."""
+    write_base(folder, hidden_size=64)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), eos_token="<|im_end|>")
+    policy = AutoModelForCausalLM.from_pretrained(folder)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            ids = tokenizer(body["messages"][-1]["content"], return_tensors="pt")["input_ids"]
+            with torch.no_grad():
+                sampled = policy.generate(ids, do_sample=True, max_new_tokens=24, pad_token_id=tokenizer.eos_token_id)
+            text = tokenizer.decode(sampled[0, ids.shape[1] :], skip_special_tokens=True)
+            message = {"role": "assistant", "content": text}
+            reply = {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 0,
+                "model": "policy",
+                "choices": [{"index": 0, "finish_reason": "length", "message": message}],
+                "usage": {"prompt_tokens": 1, "completion_tokens": 24, "total_tokens": 25},
+            }
+            data = json.dumps(reply).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_real_rollouts_in_an_environment(legacy: Any, scorer: surefoot.Scorer, tmp_path: Path) -> None:
+    """An environment of verifiers generates with a real policy and scores with the rubric, group by group."""
+    from openai import AsyncOpenAI
+    from verifiers.clients.openai_chat_completions_client import OpenAIChatCompletionsClient
+
+    torch.manual_seed(0)
+    dataset = Dataset.from_dict({"question": [QUESTION, "Add 3 and 4."], "answer": ["14", "7"]})
+    env = legacy.SingleTurnEnv(dataset=dataset, rubric=surefoot_rubric(scorer))
+    inputs = [row for row in env.get_dataset().to_list() for _ in range(4)]
+
+    async def run(url: str) -> Any:
+        client = OpenAIChatCompletionsClient(AsyncOpenAI(base_url=url, api_key="none"))
+        return await env.generate(inputs, client=client, model="policy")
+
+    with serving(tmp_path / "policy") as url:
+        outputs = asyncio.run(run(url))["outputs"]
+    assert len(outputs) == 8
+    for output in outputs:
+        reply = output["completion"][-1]["content"]
+        expected = surefoot.compute_reward(output["prompt"][-1]["content"], reply, output["answer"], model=scorer)
+        if expected.value is None:
+            assert math.isnan(output["reward"])
+        else:
+            assert output["reward"] == pytest.approx(expected.value, abs=1e-5)
+            assert output["metrics"]["min"] == pytest.approx(expected.terms["min"], abs=1e-5)
+    assert len({output["reward"] for output in outputs}) > 1, "real rollouts differ"

@@ -23,7 +23,7 @@ from surefoot.integrations.verl import comparable, compute_score, compute_score_
 from surefoot.rewards.monitor import THRESHOLDS
 from surefoot.rewards.source import forget_shared
 from surefoot.scoring import loading
-from surefoot.testing import byte_tokenizer_json
+from surefoot.testing import byte_tokenizer_json, write_base
 
 QUESTION = "What is 2 + 3 * 4?"
 SOLUTION = "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14"
@@ -302,3 +302,52 @@ def test_with_another_estimator_a_missing_reward_raises(tokenizer_folder: Path, 
 
     with pytest.raises(UnscoredError, match="missing=NUMBER"):
         asyncio.run(run())
+
+
+def test_training_on_real_rollouts(tokenizer_folder: Path, model: Counting, tmp_path: Path) -> None:
+    """Rollouts of a small policy, through verl's reward loop, GRPO and policy loss, to the policy's weights.
+
+    verl's own trainer generates with vLLM, SGLang or TensorRT-LLM only, so transformers generates here.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
+    from verl.trainer.ppo.reward import resolve_reward_manager_cls
+    from verl.workers.config import ActorConfig
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    policy = AutoModelForCausalLM.from_pretrained(write_base(tmp_path / "policy", hidden_size=64))
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3)
+    config = settings(tokenizer_folder, None, "SurefootRewardManager")
+    actor = ActorConfig(strategy="fsdp", rollout_n=4, ppo_micro_batch_size_per_gpu=4)
+    prompt = torch.tensor([tokenizer.encode(QUESTION)])
+    before = [parameter.detach().clone() for parameter in policy.parameters()]
+    unscored = 0
+    for _ in range(3):
+        sampled = policy.generate(prompt, do_sample=True, num_return_sequences=8, max_new_tokens=24, pad_token_id=0)
+        texts = tokenizer.batch_decode(sampled[:, prompt.shape[1] :], skip_special_tokens=True)
+        data = batch(tokenizer_folder, ["" if at == 0 else text for at, text in enumerate(texts)])
+
+        async def run(data: Any = data) -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = await RewardLoopWorker(config).compute_score_batch(data)
+            return found
+
+        scores = [one["reward_score"] for one in asyncio.run(run())]
+        unscored += sum(map(math.isnan, scores))
+        rewards = resolve_reward_manager_cls(config).assemble_rm_scores(data, scores)
+        responses, mask = data.batch["responses"], data.batch["attention_mask"][:, 2:]
+        groups = data.non_tensor_batch["uid"]
+        advantages, _ = get_adv_estimator_fn("surefoot_grpo")(rewards, mask, index=groups, config=None)
+        sequences = torch.cat([prompt.expand(len(responses), -1), responses], 1)
+        logits = policy(sequences).logits[:, prompt.shape[1] - 1 : -1]
+        log_probs = logits.log_softmax(-1).gather(-1, responses[..., None])[..., 0]
+        loss, _ = get_policy_loss_fn("vanilla")(log_probs.detach(), log_probs, advantages, mask, config=actor)
+        assert loss.isfinite()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert unscored == 3, "the empty response of each step is skipped"
+    changed = [not old.equal(new) for old, new in zip(before, policy.parameters(), strict=True)]
+    assert any(changed)
+    assert all(parameter.isfinite().all() for parameter in policy.parameters())

@@ -30,7 +30,8 @@ def checked_against(rows: list[CatalogEntry]) -> str:
         if row.makers is not None:
             difference = row.makers.difference
             result = "exact" if difference is None else f"documented difference: {difference}"
-            text = f"{row.makers.source}: {result}"
+            assumed = f" (assumes {row.makers.assumes})" if row.makers.assumes else ""
+            text = f"{row.makers.source}: {result}{assumed}"
         found.setdefault(text.replace("|", "\\|"), []).append(row.id.rsplit("/", 1)[-1])
     most, *others = sorted(found, key=lambda text: -len(found[text]))
     return "<br>".join([most, *(f"{', '.join(found[text])}: {text}" for text in others)])

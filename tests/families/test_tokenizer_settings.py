@@ -134,6 +134,7 @@ def test_whether_the_bos_token_is_added_is_that_of_transformers(tmp_path: Path, 
 
 @pytest.mark.parametrize(("value", "adds"), [(True, True), (False, False), (None, True)])
 def test_the_first_llamas_have_a_setting_for_it(tmp_path: Path, value: bool | None, adds: bool) -> None:
+    """As LlamaTokenizerFast of transformers 4.57.6 does, with which these models were published."""
     config = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", **DECODER}
     config |= {} if value is None else {"add_bos_token": value}
     settings = read_tokenizer_settings(
@@ -345,7 +346,9 @@ def test_loading_warns_and_strict_raises(
     from surefoot.cli.main import main
 
     assert main(["check", str(path)]) == 0
-    assert "chat_template.jinja: DISAGREE with the family's prompt" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "chat_template.jinja: DISAGREE with the family's prompt" in printed
+    assert "Template: '[Please reason step by step" in printed
     assert main(["check", str(path), "--strict"]) == 2
 
 

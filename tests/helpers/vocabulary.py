@@ -33,7 +33,7 @@ def _package(name: str) -> Path:
 
 @cache
 def llama_tokenizer_json() -> str:
-    """Llama 3.1: 128,000 ordinary tokens and 256 structure tokens behind them."""
+    """Llama 3.1: 128,000 ordinary tokens and 256 special tokens after them."""
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
     added = [LLAMA_NAMED.get(number, f"<|reserved_special_token_{number}|>") for number in range(256)]

@@ -56,13 +56,15 @@ def check(
 
 
 def _print_tokenizer(checked: TokenizerCheck) -> None:
-    """Reports what the checkpoint's tokenizer files say. The mismatches themselves were logged at load."""
+    """Reports what the checkpoint's tokenizer files say."""
     if not checked.files:
         print("No tokenizer settings in the checkpoint; the prompt is the family's own.")
         return
     taken = ", ".join(f"{name}={value!r}" for name, value in checked.taken.items())
-    verdict = "DISAGREE with the family's prompt, see above" if checked.mismatches else "agree with the family's prompt"
+    verdict = "DISAGREE with the family's prompt" if checked.mismatches else "agree with the family's prompt"
     print(f"{', '.join(checked.files)}: {verdict}.{f' Taken from them: {taken}.' if taken else ''}")
+    for mismatch in checked.mismatches:
+        print(mismatch)
 
 
 def _print_comparison(comparison: Comparison) -> None:

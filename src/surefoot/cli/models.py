@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from surefoot.families import CatalogEntry
 
 GB = 1e9
-UNITS = {"": GB, "MB": 1e6, "GB": GB, "MIB": 2**20, "GIB": 2**30}
+UNITS = {"": GB, "MB": 1e6, "GB": GB, "TB": 1e12, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 SHARE, REST = 0.1, 0.75 * GB
 """What a model needs besides its weights, about: a share of them for activations, and the libraries."""
 MARGIN = f"{SHARE:.0%} and {REST / GB} GB"
@@ -163,8 +163,8 @@ def _legend(fits: str | None, notes: Sequence[str]) -> Iterable[str]:
         yield f"fits, GB: the format that fits into {fits} and the memory of its weights, about; with {MARGIN} more."
     yield "context: tokens of the longest prompt that the model was made for; longer prompts get a warning."
     yield (
-        "scale: prob is a probability. F1: ProcessBench. checked: compared with the makers' code; equal prompts and "
-        "read-outs (exact), or different as the note says (differs). -: not published or not checked."
+        "scale: prob is a probability. F1: ProcessBench. checked: compared with the makers' code; equal token "
+        "ids and read positions (exact), or different as the note says (differs). -: not published or not checked."
     )
     for number, note in enumerate(notes, start=1):
         yield f"[{number}] {note}"

@@ -94,6 +94,7 @@ def test_what_was_checked(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         "aggregation": "min",
         "threshold": 0.4,
         "difference": None,
+        "assumes": None,
     }
     assert found[third]["makers"]["difference"] == differs.difference
     assert found[first]["makers"] is None

@@ -537,7 +537,7 @@ def test_a_gradient_that_is_not_finite_is_said(llama: Path, tmp_path: Path) -> N
         ({"warmup": 1.0}, "warmup=1.0"),
         ({"ema": -0.1}, "ema=-0.1"),
         ({"freeze_layers": -1}, "freeze_layers=-1"),
-        ({"share": True, "mixture": Mixture({}, wrong_share=0.5)}, "Leave wrong_share out"),
+        ({"share": True, "mixture": Mixture({}, wrong_share=0.5)}, "Omit `wrong_share`"),
         ({"head_learning_rate": 0.0}, "head_learning_rate=0.0"),
     ],
 )

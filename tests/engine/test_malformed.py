@@ -140,7 +140,8 @@ CONFIGS: list[tuple[str, Any, str]] = [
     ("model_type", 7, "model_type to 7, not to a name"),
     ("model_type", {}, "model_type to {}, not to a name"),
     ("model_type", None, "model_type None"),
-    ("model_type", "mamba", "cannot build the model"),
+    # transformers 4 builds it, and then the tensors do not match.
+    ("model_type", "mamba", "cannot build the model|do not match this family"),
     ("model_type", "bert", "do not match this family|cannot build the model|does not set"),
     ("architectures", "Qwen2ForProcessRewardModel", "architectures to .*, not to a list of names"),
     ("architectures", 7, "not to a list of names"),

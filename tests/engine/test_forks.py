@@ -115,7 +115,8 @@ def test_a_model_that_is_loaded_in_the_child_works(tiny: Path) -> None:
 
 def test_map_of_datasets_with_several_processes(tiny: Path, tmp_path: Path) -> None:
     """Its workers are forked, and find the model by the name of its module."""
-    pytest.importorskip("datasets")
+    # The package does not import next to the older hub client of transformers 4.
+    pytest.importorskip("datasets", exc_type=ImportError)
     (tmp_path / "mapped.py").write_text(
         "scorer = None\n"
         "def score(row):\n"

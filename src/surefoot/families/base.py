@@ -107,6 +107,11 @@ class Family(ABC):
     ) -> Prompt:
         """Build exactly the token ids that the model was trained on. `system` replaces the default system message."""
 
+    @property
+    def prompt_per_step(self) -> bool:
+        """Whether every step is read in a prompt of its own, which holds the steps up to it."""
+        return False
+
     def prompts(
         self,
         tokenizer: PromptTokenizer,
@@ -117,10 +122,16 @@ class Family(ABC):
     ) -> tuple[Prompt, ...]:
         """The prompts of one solution, whose reads, in order, are those of its steps.
 
-        There is one prompt, unless every step needs its own. Once a prompt exceeds `limit` tokens, its content and that
-        of the following ones no longer matter.
+        There is one prompt, or with `prompt_per_step` one per step. The first one that is read beyond `limit` tokens
+        then stands for the rest.
         """
-        return (self.render(tokenizer, question, steps, system),)
+        if not self.prompt_per_step:
+            return (self.render(tokenizer, question, steps, system),)
+        found: list[Prompt] = []
+        for count in range(min(1, len(steps)), len(steps) + 1):
+            too_long = limit is not None and bool(found) and found[-1].reads[-1] >= limit
+            found.append(found[-1] if too_long else self.render(tokenizer, question, steps[:count], system))
+        return tuple(found)
 
     @abstractmethod
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:

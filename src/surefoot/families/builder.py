@@ -7,7 +7,7 @@ family says and never searched for in the ids.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from surefoot.core.prompt import Prompt
@@ -117,14 +117,3 @@ def _common_prefix(one: list[int], other: list[int]) -> int:
             break
         count += 1
     return count
-
-
-def prompt_per_step(
-    render: Callable[[Sequence[str]], Prompt], steps: Sequence[str], limit: int | None = None
-) -> tuple[Prompt, ...]:
-    """Render one prompt per step, with the steps up to it. The first one read beyond the limit stands for the rest."""
-    found: list[Prompt] = []
-    for count in range(min(1, len(steps)), len(steps) + 1):
-        too_long = limit is not None and bool(found) and found[-1].reads[-1] >= limit
-        found.append(found[-1] if too_long else render(steps[:count]))
-    return tuple(found)

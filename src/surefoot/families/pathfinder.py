@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import StepValue
-from surefoot.families.builder import PromptBuilder, prompt_per_step
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import chatml_turn, template_system
 from surefoot.families.label_words import LabelWordFamily
 from surefoot.families.tokenizer import PromptTokenizer
@@ -83,16 +83,10 @@ class PathFinder(LabelWordFamily):
         builder.end_step()
         return builder.build()
 
-    def prompts(
-        self,
-        tokenizer: PromptTokenizer,
-        question: str,
-        steps: Sequence[str],
-        system: str | None = None,
-        limit: int | None = None,
-    ) -> tuple[Prompt, ...]:
-        """One prompt per step, with the steps up to it."""
-        return prompt_per_step(lambda some: self.render(tokenizer, question, some, system), steps, limit)
+    @property
+    def prompt_per_step(self) -> bool:
+        """Every step has its own prompt."""
+        return True
 
     def combine(self, prompt: Prompt, values: Tensor) -> list[StepValue]:
         """The lower of the two verdicts."""

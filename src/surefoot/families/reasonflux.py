@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family
-from surefoot.families.builder import PromptBuilder, prompt_per_step
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.heads import linear, linear_shapes
 from surefoot.families.tokenizer import PromptTokenizer
 from surefoot.families.tokenizer_settings import TokenizerSettings
@@ -53,16 +53,10 @@ class ReasonFlux(Family):
             builder.read()
         return builder.build()
 
-    def prompts(
-        self,
-        tokenizer: PromptTokenizer,
-        question: str,
-        steps: Sequence[str],
-        system: str | None = None,
-        limit: int | None = None,
-    ) -> tuple[Prompt, ...]:
-        """One prompt per step, with the steps up to it."""
-        return prompt_per_step(lambda some: self.render(tokenizer, question, some, system), steps, limit)
+    @property
+    def prompt_per_step(self) -> bool:
+        """Every step has its own prompt."""
+        return True
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The sigmoid of the value."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from surefoot.errors import CheckpointError
 from surefoot.families.base import Family, with_options
 from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import TokenizerSettings
+from surefoot.families.tokenizer_settings import Message, TokenizerSettings
 
 logger = logging.getLogger("surefoot")
 
@@ -61,16 +61,16 @@ def check_settings(family: Family, tokenizer: PromptTokenizer, settings: Tokeniz
     ]
     messages = family.chat_messages(QUESTION, STEPS)
     if settings.chat_template is not None and messages is not None and not mismatches:
-        mismatches += _compare_prompts(family, tokenizer, settings)
+        mismatches += _compare_prompts(family, tokenizer, settings, messages)
     taken = {name: value for name, value in wanted.items() if getattr(family, name) == value}
     if taken:
         family.prompts(tokenizer, QUESTION, STEPS)  # fails if the files name a token that the vocabulary lacks
     return TokenizerCheck(settings.files, taken, tuple(mismatches))
 
 
-def _compare_prompts(family: Family, tokenizer: PromptTokenizer, settings: TokenizerSettings) -> list[str]:
-    messages = family.chat_messages(QUESTION, STEPS)
-    assert messages is not None
+def _compare_prompts(
+    family: Family, tokenizer: PromptTokenizer, settings: TokenizerSettings, messages: Sequence[Message]
+) -> list[str]:
     ours = family.prompts(tokenizer, QUESTION, STEPS)[-1]
     end = max(ours.reads, default=len(ours.ids) - 1) + 1
     try:

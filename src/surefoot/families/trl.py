@@ -19,7 +19,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
 from surefoot.errors import OptionError
 from surefoot.families.base import Family
-from surefoot.families.builder import PromptBuilder, prompt_per_step
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.heads import linear, linear_shapes
 from surefoot.families.tokenizer import PromptTokenizer
 from surefoot.families.tokenizer_settings import TokenizerSettings
@@ -90,18 +90,10 @@ class TokenClassifier(Family):
             builder.read()
         return builder.build()
 
-    def prompts(
-        self,
-        tokenizer: PromptTokenizer,
-        question: str,
-        steps: Sequence[str],
-        system: str | None = None,
-        limit: int | None = None,
-    ) -> tuple[Prompt, ...]:
-        """One prompt, or for joint text one per step."""
-        if not self.joint:
-            return (self.render(tokenizer, question, steps, system),)
-        return prompt_per_step(lambda some: self.render(tokenizer, question, some, system), steps, limit)
+    @property
+    def prompt_per_step(self) -> bool:
+        """For joint text only."""
+        return self.joint
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The probability of the second class, "right", or its difference to that of the first."""

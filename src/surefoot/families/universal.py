@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family
-from surefoot.families.builder import PromptBuilder, prompt_per_step
+from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import chatml_turn, open_assistant_turn
 from surefoot.families.heads import mlp, mlp_shapes
 from surefoot.families.tokenizer import PromptTokenizer
@@ -69,16 +69,10 @@ class Universal(Family):
     def _with_reference(self, question: str) -> str:
         return question if REFERENCE in question else question + REFERENCE + NO_REFERENCE
 
-    def prompts(
-        self,
-        tokenizer: PromptTokenizer,
-        question: str,
-        steps: Sequence[str],
-        system: str | None = None,
-        limit: int | None = None,
-    ) -> tuple[Prompt, ...]:
-        """One prompt per step, with the steps up to it."""
-        return prompt_per_step(lambda some: self.render(tokenizer, question, some, system), steps, limit)
+    @property
+    def prompt_per_step(self) -> bool:
+        """Every step has its own prompt."""
+        return True
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
         """The sigmoid of the value."""

@@ -19,6 +19,7 @@ from surefoot._version import __version__
 if TYPE_CHECKING:
     from surefoot import evaluate
     from surefoot.client import AsyncClient, Client, connect
+    from surefoot.core.arrow import to_arrow, to_pandas
     from surefoot.core.options import ReadOptions
     from surefoot.core.protocols import StepScorer
     from surefoot.core.result import SolutionScore, StepScore
@@ -49,6 +50,8 @@ __all__ = [
     "evaluate",
     "load",
     "split",
+    "to_arrow",
+    "to_pandas",
 ]
 
 _MODULES = {
@@ -68,6 +71,8 @@ _MODULES = {
     "connect": "client",
     "load": "scoring.loading",
     "split": "text.split",
+    "to_arrow": "core.arrow",
+    "to_pandas": "core.arrow",
 }
 """Where the public names live. They are imported on first use: the command line starts faster, and torch stays out."""
 

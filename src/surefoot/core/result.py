@@ -10,11 +10,15 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from surefoot.core.aggregation import AGGREGATIONS, correct_prefix, find_aggregation, first_error
 from surefoot.core.solution import Span, StepKind
 from surefoot.errors import InputError, OptionError
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 StepStatus = Literal["scored", "over_length", "not_finite"]
 """`over_length`: the step ends after the token limit. `not_finite`: the model returned NaN or infinity."""
@@ -92,6 +96,10 @@ class SolutionScore:
     >>> result = surefoot.load("mini").score("What is 2 + 3?", "2 + 3 = 6.")
     >>> result.first_error()
     0
+    >>> result.to_arrow().column_names  # one row per step
+    ['index', 'text', 'start', 'end', 'score', 'status', 'kind', 'raw', 'spread']
+    >>> result.to_pandas()["text"].tolist()
+    ['2 + 3 = 6.']
     """
 
     steps: tuple[StepScore, ...]
@@ -235,6 +243,18 @@ class SolutionScore:
     def to_json(self, threshold: float | None = None) -> str:
         """Return one line of JSON."""
         return json.dumps(self.to_dict(threshold), ensure_ascii=False)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the steps as an Arrow table with one row per step. Needs pyarrow. For several solutions use `surefoot.to_arrow`."""
+        from surefoot.core.arrow import step_table
+
+        return step_table(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the steps as a data frame with one row per step. Needs pyarrow and pandas."""
+        from surefoot.core.arrow import data_frame
+
+        return data_frame(self.to_arrow())
 
     def __repr__(self) -> str:
         """Show the result in one short line."""

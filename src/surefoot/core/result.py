@@ -245,7 +245,7 @@ class SolutionScore:
         return json.dumps(self.to_dict(threshold), ensure_ascii=False)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Return the steps as an Arrow table with one row per step. Needs pyarrow. For several solutions use `surefoot.to_arrow`."""
+        """Return the steps as an Arrow table with one row per step. Needs pyarrow. See also `surefoot.to_arrow`."""
         from surefoot.core.arrow import step_table
 
         return step_table(self)

@@ -9,25 +9,23 @@ from __future__ import annotations
 import logging
 import math
 import os
-import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, wraps
+from functools import cache
 from numbers import Number
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import StepScorer
 from surefoot.core.result import SolutionScore
+from surefoot.core.shared import forget_shared as forget_shared
+from surefoot.core.shared import shared as shared
 from surefoot.errors import OptionError
 from surefoot.rewards.recipes import default_recipe, find_recipe
 from surefoot.rewards.reward import Reward, RewardResult, Term
 
 logger = logging.getLogger("surefoot")
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 DEFAULT_MODEL = "Qwen/Qwen2.5-Math-PRM-7B"
 """The model of reward functions if neither the caller nor the environment variable SUREFOOT_MODEL names one."""
@@ -35,64 +33,11 @@ DEFAULT_MODEL = "Qwen/Qwen2.5-Math-PRM-7B"
 ScorerLike = str | Path | StepScorer
 """Anything that `surefoot.load` accepts (a hub id, a folder, the address of a service or vLLM server), or a scorer."""
 
-_lock = threading.Lock()
-_shared: dict[Hashable, _Lazy] = {}
-
 
 @cache
 def warn_once(message: str) -> None:
     """Log a warning once per process."""
     logger.warning("%s", message)
-
-
-class _Lazy:
-    """A value that is created on first use. Concurrent callers wait for this value only."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._value: list[Any] = []
-
-    def get(self, create: Callable[[], Any]) -> Any:
-        with self._lock:
-            if not self._value:
-                self._value.append(create())
-            return self._value[0]
-
-
-def shared(create: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function so that this process calls it once per distinct arguments, which may be dicts and lists."""
-
-    @wraps(create)
-    def find(*args: P.args, **options: P.kwargs) -> T:
-        key = (create, _key(args), _key(options))
-        with _lock:
-            lazy = _shared.setdefault(key, _Lazy())
-        return cast("T", lazy.get(lambda: create(*args, **options)))
-
-    return find
-
-
-def _key(value: Any) -> Hashable:
-    """Return a hashable equivalent of an argument."""
-    if isinstance(value, Mapping):
-        return ("dict", *sorted((str(name), _key(each)) for name, each in value.items()))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ("list", *map(_key, value))
-    if isinstance(value, Path):
-        return str(value)
-    return value if isinstance(value, Hashable) else repr(value)
-
-
-def forget_shared() -> None:
-    """Drop the scorers that this process has loaded for reward functions."""
-    global _lock
-    _lock = threading.Lock()
-    _shared.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    # A forked process loads its own scorer: threads, locks and devices do not survive a fork.
-    os.register_at_fork(after_in_child=forget_shared)
 
 
 def find_scorer(model: ScorerLike | None = None, **load: Any) -> StepScorer:

@@ -107,7 +107,7 @@ def stream_entries(stream: IO[bytes], name: str) -> Iterator[Entry]:
                 opening = False
             elif line.strip():
                 opening = False
-                yield _line(line, number)
+                yield line_entry(line, number)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{name} cannot be read: {error}") from error
 
@@ -145,7 +145,8 @@ def _items(text: bytes, name: str) -> Iterator[Entry]:
         yield Entry(f"item {number} (from 0)", number, data)
 
 
-def _line(text: bytes, number: int) -> Entry:
+def line_entry(text: bytes, number: int) -> Entry:
+    """Parse one line of JSONL; `number` counts from 1."""
     place = f"line {number}"
     try:
         return Entry(place, number, json.loads(text.decode()))

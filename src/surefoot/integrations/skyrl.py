@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.errors import InputError
-from surefoot.integrations.messages import question_of
+from surefoot.data.messages import question_of
 from surefoot.integrations.token_spans import decode_with_spans
 from surefoot.integrations.unscored import OnMissing, check_missing, reward_or
 from surefoot.rewards.reward import Reward, RewardResult

@@ -28,6 +28,21 @@ def completion_text(completion: Any) -> Any:
     return "\n\n".join(content_text(message) for message in completion if message.get("role") == "assistant")
 
 
+def response_of(conversation: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the assistant said after the last user message of a whole conversation."""
+    last = max((at for at, message in enumerate(conversation) if message.get("role") == "user"), default=-1)
+    return str(completion_text(conversation[last + 1 :]))
+
+
+def is_conversation(value: Any) -> bool:
+    """Whether a value is a list of chat messages."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(message, Mapping) and "role" in message for message in value)
+    )
+
+
 def content_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message, whose content is a string or a list of parts."""
     content = message.get("content")

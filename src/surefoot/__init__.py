@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from surefoot.core.result import SolutionScore, StepScore
     from surefoot.core.solution import Solution, Step
     from surefoot.errors import SurefootError
+    from surefoot.jobs.bulk import bulk
     from surefoot.rewards.reward import Reward, RewardResult
     from surefoot.rewards.source import compute_reward
     from surefoot.scoring.loading import load
@@ -45,6 +46,7 @@ __all__ = [
     "StepScorer",
     "SurefootError",
     "__version__",
+    "bulk",
     "compute_reward",
     "connect",
     "evaluate",
@@ -67,6 +69,7 @@ _MODULES = {
     "StepScore": "core.result",
     "StepScorer": "core.protocols",
     "SurefootError": "errors",
+    "bulk": "jobs.bulk",
     "compute_reward": "rewards.source",
     "connect": "client",
     "load": "scoring.loading",

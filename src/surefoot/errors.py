@@ -7,6 +7,7 @@ SurefootError
 │   ├── CheckpointError                   a checkpoint does not match its family
 │   ├── MissingDependencyError (ImportError)
 │   └── PluginError                       another package provides something that cannot be used
+├── JobError                              a bulk job cannot start, continue or finish
 ├── CacheError                            the score cache cannot be opened, read or written
 ├── CalibrationError                      a calibration is invalid or belongs to another model
 ├── ServiceError                          a scoring service failed
@@ -50,6 +51,10 @@ class MissingDependencyError(LoadError, ImportError):
 
 class PluginError(LoadError):
     """Another package provides something that cannot be used, or whose name is taken."""
+
+
+class JobError(SurefootError):
+    """A bulk job cannot start, continue or finish. Finished units are kept."""
 
 
 class CacheError(SurefootError):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from surefoot.core.addresses import is_server
+from surefoot.core.options import ReadOptions, SplitRule, Thinking
 from surefoot.errors import OptionError
 
 if TYPE_CHECKING:
@@ -245,6 +246,36 @@ class CalibrationOptions:
         return found.for_any_model() if self.any_calibration else found
 
 
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How solutions are read."""
+
+    split: Annotated[
+        SplitRule,
+        typer.Option(
+            metavar="RULE",
+            help="How to find the steps of a text: auto, steps, paragraphs or lines.",
+            rich_help_panel=READING,
+        ),
+    ] = "auto"
+    no_closing: Annotated[
+        bool,
+        typer.Option("--no-closing", help="Do not make the final answer a step of its own.", rich_help_panel=READING),
+    ] = False
+    thinking: Annotated[
+        Thinking,
+        typer.Option(
+            metavar="PART",
+            help="What to score of a text with </think>: the response after it (skip), the thinking (only) or all.",
+            rich_help_panel=READING,
+        ),
+    ] = "skip"
+
+    def given(self) -> ReadOptions:
+        """The options as scorers take them."""
+        return ReadOptions(split=self.split, closing=not self.no_closing, thinking=self.thinking)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """How a model is loaded or reached."""
@@ -266,16 +297,19 @@ class ModelOptions:
         """Loads the model."""
         from surefoot.scoring.loading import load
 
-        arguments = self.loading.given() | {"calibration": calibration, "cache": cache}
-        if self.api_key is not None:
-            arguments["api_key"] = read_key(self.api_key)
+        arguments = self.arguments(model) | {"calibration": calibration, "cache": cache}
         if self.threads is not None:
-            if is_server(model):
-                raise OptionError(f"--threads is for a model in this process, not for one on {model}.")
             import torch
 
             torch.set_num_threads(self.threads)
         return load(model, **{name: value for name, value in arguments.items() if value is not None})
+
+    def arguments(self, model: str) -> dict[str, Any]:
+        """The arguments of `surefoot.load`."""
+        if self.threads is not None and is_server(model):
+            raise OptionError(f"--threads is for a model in this process, not for one on {model}.")
+        key = {} if self.api_key is None else {"api_key": read_key(self.api_key)}
+        return self.loading.given() | key
 
 
 def read_key(where: str) -> str:

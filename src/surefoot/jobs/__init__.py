@@ -1,0 +1,1 @@
+"""Large scoring jobs: read a file, score every row, write the results."""

@@ -76,7 +76,7 @@ def test_a_model_from_before_the_fork_raises_at_once(tiny: Path) -> None:
             lambda: list(scorer.score_stream([ITEM])),
             lambda: scorer.session(ITEM[0]),
             lambda: session.score([ITEM[1]]),
-            lambda: scorer.compute([scorer.family.render(scorer.tokenizer, *ITEM)]),
+            lambda: list(scorer.packs([scorer.family.render(scorer.tokenizer, *ITEM)])),
         ]
         with scorer.engine.lock:
             for number, use in enumerate(uses):

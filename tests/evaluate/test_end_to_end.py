@@ -9,18 +9,18 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
-import torch
 
 import surefoot
 from surefoot import evaluate
 from surefoot.cli.main import main
 from surefoot.core.prompt import Prompt
+from surefoot.engine.results import PackResult
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError
 from surefoot.scoring.local import load_local
@@ -67,13 +67,13 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.prompts = 0
-        real = Runner.scores
+        real = Runner.packs
 
-        def scores(runner: Runner, prompts: Sequence[Prompt], *callbacks: Any) -> list[torch.Tensor]:
+        def packs(runner: Runner, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
             self.prompts += len(prompts)
-            return real(runner, prompts, *callbacks)
+            return real(runner, prompts)
 
-        monkeypatch.setattr(Runner, "scores", scores)
+        monkeypatch.setattr(Runner, "packs", packs)
 
 
 def test_processbench_is_scoring_and_counting(scorer: surefoot.Scorer, data: Path) -> None:

@@ -13,8 +13,9 @@ import sys
 import textwrap
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,10 +24,11 @@ import surefoot
 from surefoot.core.options import ReadOptions
 from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
+from surefoot.engine.results import PackResult, Packs, collect
 from surefoot.errors import CacheError
 from surefoot.scoring import score_cache
 from surefoot.scoring.local import load_local
-from surefoot.scoring.score_cache import WRITE_EVERY, Finished, ScoreCache, default_path
+from surefoot.scoring.score_cache import WRITE_EVERY, ScoreCache, default_path
 
 ITEMS = [("What is 1 + 1?", ["1 + 1 = 2."]), ("What is 2 + 2?", ["2 + 2 = 4.", "So 4."]), ("What?", [" "])]
 
@@ -38,9 +40,16 @@ class Model:
         self.asked: list[int] = []
         self.shift = shift
 
-    def scores(self, prompts: Sequence[Prompt], finished: Finished | None = None) -> list[torch.Tensor]:
+    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
         self.asked.append(len(prompts))
-        return [torch.tensor([prompt.ids[at] + self.shift for at in prompt.reads]) for prompt in prompts]
+        for index, prompt in enumerate(prompts):
+            yield PackResult(1, ((index, torch.tensor([prompt.ids[at] + self.shift for at in prompt.reads])),))
+
+
+def wrapped(
+    cache: ScoreCache, fingerprint: str, packs: Packs, **options: Any
+) -> Callable[[Sequence[Prompt]], list[torch.Tensor]]:
+    return lambda prompts: collect(cache.wrap(fingerprint, packs, **options)(prompts))
 
 
 def prompts(*ids: int) -> list[Prompt]:
@@ -59,10 +68,10 @@ def place(tmp_path: Path) -> Path:
 def test_what_is_there_is_not_computed_again(place: Path) -> None:
     model = Model(0.5)
     with ScoreCache(place) as cache:
-        first = cache.wrap("m", model.scores)(prompts(1, 2, 3, 2))
+        first = wrapped(cache, "m", model.packs)(prompts(1, 2, 3, 2))
         assert model.asked == [3]
     with ScoreCache(place) as cache:
-        again = cache.wrap("m", model.scores)(prompts(3, 4, 1))
+        again = wrapped(cache, "m", model.packs)(prompts(3, 4, 1))
         assert model.asked == [3, 1]
         assert (cache.hits, cache.misses, cache.size) == (2, 1, 4)
     assert lists(first) == [[1.5, 2.5], [2.5, 3.5], [3.5, 4.5], [2.5, 3.5]]
@@ -84,7 +93,7 @@ def test_what_is_there_is_not_computed_again(place: Path) -> None:
 def test_other_content_is_another_entry(place: Path, other: Prompt) -> None:
     model = Model()
     with ScoreCache(place) as cache:
-        scores = cache.wrap("m", model.scores)
+        scores = wrapped(cache, "m", model.packs)
         scores([Prompt((1, 2), (1,), 1)])
         scores([other])
         assert cache.size == 2
@@ -94,8 +103,8 @@ def test_other_content_is_another_entry(place: Path, other: Prompt) -> None:
 
 def test_another_model_is_another_entry(place: Path) -> None:
     with ScoreCache(place) as cache:
-        one = cache.wrap("one", Model(0.25).scores)(prompts(1))
-        two = cache.wrap("two", Model(0.75).scores)(prompts(1))
+        one = wrapped(cache, "one", Model(0.25).packs)(prompts(1))
+        two = wrapped(cache, "two", Model(0.75).packs)(prompts(1))
         assert lists(one) == [[1.25, 2.25]]
         assert lists(two) == [[1.75, 2.75]]
 
@@ -103,9 +112,9 @@ def test_another_model_is_another_entry(place: Path) -> None:
 def test_a_new_way_to_score_forgets_the_old(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model()
     with ScoreCache(place) as cache:
-        cache.wrap("m", model.scores)(prompts(1))
+        wrapped(cache, "m", model.packs)(prompts(1))
         monkeypatch.setattr(score_cache, "SCORES_VERSION", score_cache.SCORES_VERSION + 1)
-        cache.wrap("m", model.scores)(prompts(1))
+        wrapped(cache, "m", model.packs)(prompts(1))
     assert model.asked == [1, 1]
 
 
@@ -113,26 +122,26 @@ def test_scores_are_written_a_few_at_a_time(place: Path) -> None:
     """The model fails in the third portion; the first two are kept."""
 
     class Failing(Model):
-        def scores(self, prompts: Sequence[Prompt], finished: Finished | None = None) -> list[torch.Tensor]:
+        def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
             if len(self.asked) == 2:
                 raise RuntimeError("power cut")
-            return super().scores(prompts)
+            yield from super().packs(prompts)
 
     everything = prompts(*range(3 * WRITE_EVERY))
     with ScoreCache(place) as cache, pytest.raises(RuntimeError, match="power cut"):
-        cache.wrap("m", Failing().scores)(everything)
+        wrapped(cache, "m", Failing().packs)(everything)
     model = Model()
     with ScoreCache(place) as cache:
         assert cache.size == 2 * WRITE_EVERY
-        assert len(cache.wrap("m", model.scores)(everything)) == 3 * WRITE_EVERY
+        assert len(wrapped(cache, "m", model.packs)(everything)) == 3 * WRITE_EVERY
     assert model.asked == [WRITE_EVERY]
 
 
 def test_what_is_not_finite_is_given_back_and_not_kept(place: Path) -> None:
     with ScoreCache(place) as cache:
-        (row,) = cache.wrap("m", Model(math.nan).scores)(prompts(1))
+        (row,) = wrapped(cache, "m", Model(math.nan).packs)(prompts(1))
         assert all(math.isnan(value) for value in row.tolist())
-        cache.wrap("n", Model(math.inf).scores)(prompts(1))
+        wrapped(cache, "n", Model(math.inf).packs)(prompts(1))
         assert cache.size == 0
 
 
@@ -160,23 +169,23 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
 
 def test_damage_inside_the_file_is_named(place: Path) -> None:
     with ScoreCache(place) as cache:
-        cache.wrap("m", Model().scores)(prompts(*range(2000)))
+        wrapped(cache, "m", Model().packs)(prompts(*range(2000)))
     raw = bytearray(place.read_bytes())
     raw[4096:] = b"\xff" * (len(raw) - 4096)
     place.write_bytes(raw)
     with ScoreCache(place) as cache, pytest.raises(CacheError, match="damaged"):
-        cache.wrap("m", Model().scores)(prompts(*range(2000)))
+        wrapped(cache, "m", Model().packs)(prompts(*range(2000)))
 
 
 def test_an_entry_that_is_cut_is_damage(place: Path) -> None:
     with ScoreCache(place) as cache:
-        cache.wrap("m", Model().scores)(prompts(1))
+        wrapped(cache, "m", Model().packs)(prompts(1))
         connection = sqlite3.connect(place)
         connection.execute("UPDATE scores SET row = x'000000'")
         connection.commit()
         connection.close()
         with pytest.raises(CacheError, match="an entry is truncated"):
-            cache.wrap("m", Model().scores)(prompts(1))
+            wrapped(cache, "m", Model().packs)(prompts(1))
 
 
 def change_rows(place: Path, statement: str, *values: object) -> None:
@@ -202,7 +211,7 @@ def change_rows(place: Path, statement: str, *values: object) -> None:
 )
 def test_a_changed_entry_is_damage(place: Path, statement: str, value: object) -> None:
     with ScoreCache(place) as cache:
-        scores = cache.wrap("m", Model(-0.5).scores, scale="probability")
+        scores = wrapped(cache, "m", Model(-0.5).packs, scale="probability")
         scores([Prompt((1, 1), (0, 1), 1)])
         change_rows(place, statement, value)
         with pytest.raises(CacheError, match=r"damaged|cannot be used"):
@@ -212,7 +221,7 @@ def test_a_changed_entry_is_damage(place: Path, statement: str, value: object) -
 def test_an_entry_under_another_key_is_damage(place: Path) -> None:
     """The checksum covers the key, so the scores of one prompt cannot become those of another."""
     with ScoreCache(place) as cache:
-        scores = cache.wrap("m", Model().scores)
+        scores = wrapped(cache, "m", Model().packs)
         scores(prompts(1, 2))
         connection = sqlite3.connect(place)
         (one, _), (_, other) = connection.execute("SELECT key, row FROM scores").fetchall()
@@ -239,7 +248,7 @@ def test_scores_outside_their_scale_are_given_back_and_not_kept(
     place: Path, scale: Scale | None, score: float, stored: bool
 ) -> None:
     with ScoreCache(place) as cache:
-        scores = cache.wrap("m", Model(score).scores, scale=scale)
+        scores = wrapped(cache, "m", Model(score).packs, scale=scale)
         (row,) = scores([Prompt((0,), (0,), 0)])
         assert row.tolist() == pytest.approx([score])
         assert cache.size == stored
@@ -248,9 +257,9 @@ def test_scores_outside_their_scale_are_given_back_and_not_kept(
 def test_a_stored_score_outside_its_scale_is_damage(place: Path) -> None:
     """Even with the right checksum: here the same entry is read as another scale."""
     with ScoreCache(place) as cache:
-        cache.wrap("m", Model(7.5).scores)([Prompt((0,), (0,), 0)])
+        wrapped(cache, "m", Model(7.5).packs)([Prompt((0,), (0,), 0)])
         with pytest.raises(CacheError, match="damaged"):
-            cache.wrap("m", Model(7.5).scores, scale="probability")([Prompt((0,), (0,), 0)])
+            wrapped(cache, "m", Model(7.5).packs, scale="probability")([Prompt((0,), (0,), 0)])
 
 
 def test_flipped_bits_never_change_a_score(tmp_path: Path) -> None:
@@ -258,12 +267,13 @@ def test_flipped_bits_never_change_a_score(tmp_path: Path) -> None:
     source = tmp_path / "source.sqlite"
     asked = [Prompt((number, number % 3), (0, 1), 1) for number in range(60)]
 
-    def compute(prompts: Sequence[Prompt], finished: Finished | None = None) -> list[torch.Tensor]:
-        return [torch.tensor([prompt.ids[at] / 60 for at in prompt.reads]) for prompt in prompts]
+    def compute(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        for index, prompt in enumerate(prompts):
+            yield PackResult(2, ((index, torch.tensor([prompt.ids[at] / 60 for at in prompt.reads])),))
 
     with ScoreCache(source) as cache:
-        cache.wrap("m", compute, scale="probability")(asked)
-    expected, raw, generator = lists(compute(asked)), source.read_bytes(), random.Random(17)
+        wrapped(cache, "m", compute, scale="probability")(asked)
+    expected, raw, generator = lists(collect(compute(asked))), source.read_bytes(), random.Random(17)
     outcomes = {"reported": 0, "computed again": 0, "not used": 0}
     for number in range(400):
         damaged = bytearray(raw)
@@ -273,7 +283,7 @@ def test_flipped_bits_never_change_a_score(tmp_path: Path) -> None:
         file.write_bytes(damaged)
         try:
             with ScoreCache(file) as cache:
-                found = lists(cache.wrap("m", compute, scale="probability")(asked))
+                found = lists(wrapped(cache, "m", compute, scale="probability")(asked))
                 assert found == expected, number
                 assert cache.size >= 0
                 outcomes["computed again" if cache.misses else "not used"] += 1
@@ -312,10 +322,10 @@ def test_the_same_results_from_the_cache(scorer: surefoot.Scorer, place: Path, m
         first = scorer.with_cache(cache).score_many(ITEMS)
         assert (cache.hits, cache.misses) == (0, 3)
 
-        def no(*_: object, **__: object) -> list[torch.Tensor]:
+        def no(*_: object, **__: object) -> Iterator[PackResult]:
             raise AssertionError("computed again")
 
-        monkeypatch.setattr(scorer.engine, "scores", no)
+        monkeypatch.setattr(scorer.engine, "packs", no)
         again = scorer.with_cache(cache).score_many(ITEMS)
         streamed = list(scorer.with_cache(cache).score_stream(ITEMS))
     assert [row.step_scores for row in again] == [row.step_scores for row in first]
@@ -338,18 +348,20 @@ def test_another_dtype_or_system_message_is_computed(checkpoint: Path, scorer: s
 CHILD = """
     import sys, time
     from surefoot.core.prompt import Prompt
+    from surefoot.engine.results import PackResult, collect
     from surefoot.scoring.score_cache import ScoreCache
     import torch
 
     place, start, stop, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 
-    def scores(prompts, finished=None):
+    def packs(prompts):
         time.sleep(pause)
         print(len(prompts), flush=True)
-        return [torch.tensor([float(prompt.ids[0])]) for prompt in prompts]
+        for index, prompt in enumerate(prompts):
+            yield PackResult(1, ((index, torch.tensor([float(prompt.ids[0])])),))
 
     with ScoreCache(place) as cache:
-        rows = cache.wrap("m", scores)([Prompt((number,), (0,), 0) for number in range(start, stop)])
+        rows = collect(cache.wrap("m", packs)([Prompt((number,), (0,), 0) for number in range(start, stop)]))
     assert [row.tolist() for row in rows] == [[float(number)] for number in range(start, stop)]
 """
 
@@ -384,7 +396,7 @@ def test_a_killed_run_goes_on_where_it_was(place: Path) -> None:
         assert written % WRITE_EVERY == 0
         model = Model()
         wanted = [Prompt((number,), (0,), 0) for number in range(6 * WRITE_EVERY)]
-        rows = cache.wrap("m", model.scores)(wanted)
+        rows = wrapped(cache, "m", model.packs)(wanted)
         assert lists(rows) == [[float(number)] for number in range(6 * WRITE_EVERY)]
         assert sum(model.asked) == max(0, 6 * WRITE_EVERY - written)
 
@@ -392,21 +404,22 @@ def test_a_killed_run_goes_on_where_it_was(place: Path) -> None:
 SLOW_CHILD = """
     import sys, time
     from surefoot.core.prompt import Prompt
+    from surefoot.engine.results import PackResult, collect
     from surefoot.scoring import score_cache
     import torch
 
     score_cache.COMMIT_SECONDS = 0.1
 
-    def scores(prompts, finished):
+    def packs(prompts):
         # One call that never ends, as of a large model.
-        for number, prompt in enumerate(prompts):
+        for index, prompt in enumerate(prompts):
             time.sleep(0.15)
-            finished(number, torch.tensor([float(prompt.ids[0])]))
-            print(number, flush=True)
+            yield PackResult(1, ((index, torch.tensor([float(prompt.ids[0])])),))
+            print(index, flush=True)
         time.sleep(600)
 
     with score_cache.ScoreCache(sys.argv[1]) as cache:
-        cache.wrap("m", scores)([Prompt((number,), (0,), 0) for number in range(8)])
+        collect(cache.wrap("m", packs)([Prompt((number,), (0,), 0) for number in range(8)]))
 """
 
 
@@ -422,44 +435,30 @@ def test_a_killed_run_loses_only_seconds(place: Path) -> None:
     assert process.returncode == -signal.SIGKILL, errors
     model = Model()
     with ScoreCache(place) as cache:
-        rows = cache.wrap("m", model.scores)([Prompt((number,), (0,), 0) for number in range(10)])
+        rows = wrapped(cache, "m", model.packs)([Prompt((number,), (0,), 0) for number in range(10)])
     assert lists(rows) == [[float(number)] for number in range(10)]
     assert model.asked == [2]
-
-
-def test_a_real_model_reports_scores_before_it_is_done(scorer: surefoot.Scorer) -> None:
-    prompts = [scorer.family.render(scorer.tokenizer, f"What is {n} + 1?", ["It is " + "1 + " * n]) for n in range(40)]
-    reported: dict[int, list[float]] = {}
-    counts: list[int] = []
-
-    def done(count: int) -> None:
-        counts.append(count)
-        assert sum(counts) == len(reported), "the prompts of a pack are reported before they are counted"
-
-    rows = scorer.engine.scores(prompts, done, lambda index, row: reported.setdefault(index, row.tolist()))
-    assert reported == {index: row.tolist() for index, row in enumerate(rows)}
-    assert sum(count > 0 for count in counts) > 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_opens_the_file_anew(place: Path) -> None:
     """A connection of SQLite must not be used on both sides of a fork."""
     with ScoreCache(place) as cache:
-        cache.wrap("m", Model(0.5).scores)(prompts(1))
+        wrapped(cache, "m", Model(0.5).packs)(prompts(1))
         with cache._lock:  # held by a thread that does not exist in the child
             process = multiprocessing.get_context("fork").Process(target=use_in_child, args=(cache,))
             process.start()
         process.join(60)
         assert process.exitcode == 0
         model = Model(0.5)
-        assert lists(cache.wrap("m", model.scores)(prompts(1, 2))) == [[1.5, 2.5], [2.5, 3.5]]
+        assert lists(wrapped(cache, "m", model.packs)(prompts(1, 2))) == [[1.5, 2.5], [2.5, 3.5]]
         assert model.asked == []
 
 
 def use_in_child(cache: ScoreCache) -> None:
     before = cache._connection
     model = Model(0.5)
-    assert lists(cache.wrap("m", model.scores)(prompts(1, 2))) == [[1.5, 2.5], [2.5, 3.5]]
+    assert lists(wrapped(cache, "m", model.packs)(prompts(1, 2))) == [[1.5, 2.5], [2.5, 3.5]]
     assert model.asked == [1]
     assert cache._connection is not before
 
@@ -472,7 +471,7 @@ def test_a_writer_waits_for_another(place: Path) -> None:
 
         threading.Timer(0.3, lambda: other.execute("COMMIT")).start()
         started = time.monotonic()
-        cache.wrap("m", Model().scores)(prompts(1))
+        wrapped(cache, "m", Model().packs)(prompts(1))
         assert time.monotonic() - started > 0.2
         assert cache.size == 1
         other.close()

@@ -13,6 +13,7 @@ import pytest
 
 import surefoot
 from surefoot.core.prompt import Prompt
+from surefoot.engine.results import collect
 from surefoot.errors import ServiceError, UnreachableError
 from surefoot.scoring.pipeline import PreparedSolution
 from surefoot.serve.scheduler import Batch, ClosedError, QueueFullError, Scheduler, TooLargeError
@@ -224,7 +225,7 @@ def test_scores_do_not_depend_on_the_batch(scorer: surefoot.Scorer) -> None:
     question = "What is 2 + 3 * 4?"
     items = [(question, [f"3 * 4 = {number}.", "So it is done."]) for number in range(6)]
     jobs = [job for job in scorer.pipeline.prepare(items) if isinstance(job, PreparedSolution)]
-    scheduler = Scheduler(scorer.compute, linger=0.05)
+    scheduler = Scheduler(lambda given: [row.tolist() for row in collect(scorer.packs(given))], linger=0.05)
     requests = [scheduler.submit(job.readable) for job in jobs]
     for job, item, request in zip(jobs, items, requests, strict=True):
         (row,) = request.future.result(60)

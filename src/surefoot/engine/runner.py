@@ -2,8 +2,7 @@
 
 A prompt's scores do not depend on the other prompts of the call, except for rounding. There is one forward pass per
 pack. Hidden states are read as soon as a pack has run, and only the keys and values that the next pack inherits are
-kept. A runner serves one caller at a time; concurrent threads wait for each other. It works only in the process that
-created it: see `forks`.
+kept. Concurrent calls take turns, pack by pack. A runner works only in the process that created it: see `forks`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
 from surefoot.engine.forks import check_process
+from surefoot.engine.results import PackResult, collect, without_reads
 from surefoot.engine.trie import Indices, Pack, build_trie
 from surefoot.errors import CheckpointError, SurefootError
 
@@ -58,6 +58,7 @@ class Runner:
         self.head = head
         self.attention = attention_name
         self.lock = threading.RLock()
+        """Held during a pack. The buffer for keys and values belongs to the pack that is being computed."""
         self._process = os.getpid()
         self._embedding = backbone.get_submodule("embed_tokens")
         self._compile = compile
@@ -69,80 +70,75 @@ class Runner:
         """Raise an error in a forked child, in which computing would wait forever."""
         check_process(self._process)
 
-    @torch.inference_mode()
-    def scores(
-        self,
-        prompts: Sequence[Prompt],
-        done: Callable[[int], None] | None = None,
-        finished: Callable[[int, Tensor], None] | None = None,
-    ) -> list[Tensor]:
+    def scores(self, prompts: Sequence[Prompt]) -> list[Tensor]:
         """Compute the scores at each prompt's reads, on the CPU in float32: one number or one row of numbers per read.
 
-        After every pack, `done` is called with the number of prompts that the pack completed, and `finished` with the
-        index and the scores of each of them. Scores that are not finite are not reported: see `_recompute_non_finite`.
+        Prompts without reads get an empty tensor.
+        """
+        return collect(self.packs(prompts))
+
+    @torch.inference_mode()
+    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        """Compute prompts like `scores`, and yield after each pack.
+
+        Between packs nothing is locked, so other calls may run. Closing the iterator cancels the rest.
         """
         self.check_process()
-        found: list[Tensor | None] = [None if prompt.reads else torch.empty(0, device="cpu") for prompt in prompts]
-        with self.lock:
-            while waiting := [number for number, row in enumerate(found) if row is None]:
-                rows = self._run_trie(prompts, waiting, done, finished)
-                for number, row in zip(waiting, rows, strict=True):
-                    found[number] = row
-        return [row for row in found if row is not None]
+        yield from without_reads(prompts)
+        waiting = [number for number, prompt in enumerate(prompts) if prompt.reads]
+        while waiting:
+            completed: set[int] = set()
+            for result in self._run_trie([prompts[number] for number in waiting]):
+                rows = tuple((waiting[at], row) for at, row in result.completed)
+                completed.update(number for number, _ in rows)
+                yield PackResult(result.tokens, rows)
+            # If memory ran out, prompts are left over, and the budget is smaller now.
+            waiting = [number for number in waiting if number not in completed]
 
-    def _run_trie(
-        self,
-        everything: Sequence[Prompt],
-        numbers: Sequence[int],
-        done: Callable[[int], None] | None,
-        finished: Callable[[int, Tensor], None] | None,
-    ) -> list[Tensor | None]:
-        """The scores of the prompts with these numbers; None for those not completed when memory ran out."""
-        prompts = [everything[number] for number in numbers]
-        self._compile_if_worthwhile(prompts)
+    def _run_trie(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        """Compute prompts that have reads. Ends early if memory does not suffice for a pack."""
+        with self.lock:
+            self._compile_if_worthwhile(prompts)
         trie = build_trie(prompts, self.budget, fixed_size=self._compiled is not None)
         read_keys = np.unique(np.concatenate(trie.read_keys))
         last_reads = np.array([tokens.max() for tokens in trie.reads])
         order = np.argsort(last_reads)
-        rows: list[Tensor | None] = [None] * len(prompts)
+        single_read = len(trie.ids) == len(prompts[0].ids) and len(prompts[0].reads) == 1
         # Packs read in the order of the trie, so their scores are in the order of the sorted read keys.
         scores = torch.empty(0, device="cpu")
         read = completed = 0
         inherited: Tensor | None = None
         for pack in trie.packs():
-            result = self.run(pack, inherited)
-            if result is None:
-                break
-            own, inherited = result
+            computed = self.run(pack, inherited)
+            if computed is None:
+                return
+            own, inherited = computed
             if len(own):
                 scores = scores if read else own.new_empty(len(read_keys), *own.shape[1:])
                 scores[read : read + len(own)] = own
                 read += len(own)
             before, completed = completed, int(np.searchsorted(last_reads, int(pack.keys[-1]) + 1, sorter=order))
+            rows: list[tuple[int, Tensor]] = []
             for at in order[before:completed].tolist():
-                rows[at] = complete = scores[np.searchsorted(read_keys, trie.read_keys[at])]
-                if finished is not None and complete.isfinite().all():
-                    finished(numbers[at], complete)
-            if done is not None:
-                done(completed - before)
-        if len(trie.ids) > len(prompts[0].ids) or len(prompts[0].reads) > 1:
-            for prompt, row in zip(prompts, rows, strict=True):
-                self._recompute_non_finite(prompt, row)
-        return rows
+                row = scores[np.searchsorted(read_keys, trie.read_keys[at])]
+                if not single_read:
+                    yield from self._recompute_non_finite(prompts[at], row)
+                rows.append((at, row))
+            yield PackResult(len(pack.ids), tuple(rows))
 
-    def _recompute_non_finite(self, prompt: Prompt, scores: Tensor | None) -> None:
+    def _recompute_non_finite(self, prompt: Prompt, scores: Tensor) -> Iterator[PackResult]:
         """Replace scores that are not finite by what the model computes for that read alone.
 
         A non-finite value spreads to every token of its pack: masked attention weights are 0, and 0 times infinity is
         not 0. Only a step that fails by itself may be reported as not finite.
         """
-        if scores is None:
-            return
         finite = scores.isfinite().reshape(len(scores), -1).all(1)
         for index in (~finite).nonzero().flatten().tolist():
             end = prompt.reads[index] + 1
-            (alone,) = self.scores([Prompt(prompt.ids[:end], (end - 1,), 0, prompt.targets[index : index + 1])])
-            scores[index] = alone[0]
+            for result in self.packs([Prompt(prompt.ids[:end], (end - 1,), 0, prompt.targets[index : index + 1])]):
+                for _, alone in result.completed:
+                    scores[index] = alone[0]
+                yield PackResult(result.tokens)
 
     @torch.inference_mode()
     def run(self, pack: Pack, inherited: Tensor | None) -> tuple[Tensor, Tensor] | None:
@@ -157,12 +153,13 @@ class Runner:
                 f"The tokenizer produced token {largest}, but the model has only {rows} embeddings. They do not belong "
                 "together."
             )
-        try:
-            return self._forward(pack, inherited)
-        except torch.OutOfMemoryError as error:
-            problem = str(error)
-        # Outside the handler, whose traceback would keep the tensors of the failed pass alive.
-        self._shrink(len(pack.ids), problem)
+        with self.lock:
+            try:
+                return self._forward(pack, inherited)
+            except torch.OutOfMemoryError as error:
+                problem = str(error)
+            # Outside the handler, whose traceback would keep the tensors of the failed pass alive.
+            self._shrink(len(pack.ids), problem)
         return None
 
     def _forward(self, pack: Pack, inherited: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -242,6 +239,8 @@ class Runner:
         self._buffer = self.new_buffer(0)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+        if tokens > self.budget:
+            return  # the budget has shrunk since this pack was cut, because another call ran out of memory
         if self.budget <= SMALLEST_BUDGET:
             raise SurefootError(
                 f"Not even a pack of {tokens} tokens fits into memory ({problem}). Lower `max_tokens`, load the model "

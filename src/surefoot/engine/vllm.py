@@ -8,7 +8,7 @@ Start the server with: python -m vllm.entrypoints.openai.api_server --model MODE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from surefoot.client.transport import Transport
 from surefoot.core.prompt import Prompt
 from surefoot.data.batching import bounded_batches
+from surefoot.engine.results import PackResult, without_reads
 from surefoot.errors import OptionError, ServiceError
 
 PART_TOKENS = 32_768
@@ -30,23 +31,14 @@ class VllmEngine:
         self._transport = transport
         self._model = model
 
-    def scores(
-        self,
-        prompts: Sequence[Prompt],
-        done: Callable[[int], None] | None = None,
-        finished: Callable[[int, torch.Tensor], None] | None = None,
-    ) -> list[torch.Tensor]:
-        """Compute the scores at the reads of each prompt. `finished` gets those of each request to vLLM."""
-        rows = [torch.empty(0) for _ in prompts]
+    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        """Compute the scores at the reads of each prompt, and yield after each request to vLLM."""
+        yield from without_reads(prompts)
         readable = [at for at, prompt in enumerate(prompts) if prompt.reads]
         for part in bounded_batches(readable, lambda at: len(prompts[at].ids), max_weight=PART_TOKENS):
-            for index, row in zip(part, self._pooled([prompts[index] for index in part]), strict=True):
-                rows[index] = row
-                if finished is not None:
-                    finished(index, row)
-            if done is not None:
-                done(len(part))
-        return rows
+            rows = self._pooled([prompts[index] for index in part])
+            tokens = sum(len(prompts[index].ids) for index in part)
+            yield PackResult(tokens, tuple(zip(part, rows, strict=True)))
 
     def _pooled(self, prompts: list[Prompt]) -> list[torch.Tensor]:
         body = {

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from surefoot.core.prompt import Prompt
+from surefoot.engine.results import PackResult
 
 
 class Engine(Protocol):
     """Computes the scores of prompts: a model in this process, or a server."""
 
-    def scores(
-        self,
-        prompts: Sequence[Prompt],
-        done: Callable[[int], None] | None = None,
-        finished: Callable[[int, Tensor], None] | None = None,
-    ) -> Sequence[Tensor]:
-        """Returns the scores at the reads of each prompt.
+    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        """Computes the scores at the reads of each prompt, and yields after each pack.
 
-        Calls `done` with the number of prompts just finished, and `finished` with the index and the scores of prompts
-        that are known before all are.
+        Each prompt is completed once, those without reads too. Closing the iterator cancels the rest.
         """
+
+
+def joined_packs(engines: Sequence[Engine], prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    """Computes prompts with one engine after the other. The last one completes them, with one column per engine.
+
+    A token counts once, although every engine computes it.
+    """
+    *others, last = engines
+    columns: list[dict[int, Tensor]] = []
+    for engine in others:
+        rows: dict[int, Tensor] = {}
+        for result in engine.packs(prompts):
+            rows.update(result.completed)
+            yield PackResult(result.tokens // len(engines))
+        columns.append(rows)
+    for result in last.packs(prompts):
+        yield PackResult(
+            result.tokens // len(engines),
+            tuple((at, join_columns([*([rows[at]] for rows in columns), [row]])[0]) for at, row in result.completed),
+        )
 
 
 def join_columns(columns: Sequence[Sequence[Tensor]]) -> list[Tensor]:

@@ -16,12 +16,12 @@ import sqlite3
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from surefoot.core.cache_folder import cache_folder
 from surefoot.core.prompt import Prompt
@@ -31,15 +31,7 @@ from surefoot.errors import CacheError
 if TYPE_CHECKING:
     import torch
 
-Finished = Callable[[int, "torch.Tensor"], None]
-"""Takes the index and the scores of a prompt as soon as they are known."""
-
-
-class Compute(Protocol):
-    """Computes the scores at the reads of each prompt, and may report those of single prompts before it returns."""
-
-    def __call__(self, prompts: Sequence[Prompt], finished: Finished | None = None) -> Sequence[torch.Tensor]: ...
-
+    from surefoot.engine.results import PackResult, Packs
 
 CACHE_VARIABLE = "SUREFOOT_CACHE"
 """The environment variable with the path of the cache."""
@@ -132,30 +124,36 @@ class ScoreCache:
             (count,) = connection.execute("SELECT count(*) FROM scores").fetchone()
         return int(count)
 
-    def wrap(self, fingerprint: str, compute: Compute, width: int = 1, scale: Scale | None = None) -> Compute:
+    def wrap(self, fingerprint: str, packs: Packs, width: int = 1, scale: Scale | None = None) -> Packs:
         """Wrap the function that computes prompts: it is called only for prompts that are not stored.
 
-        It returns `width` numbers per read. If they are scores on a `scale`, numbers outside its range are not stored.
+        It computes `width` numbers per read. If they are scores on a `scale`, numbers outside its range are not stored.
         """
-        import torch
 
-        def cached(prompts: Sequence[Prompt], finished: Finished | None = None) -> list[torch.Tensor]:
+        def cached(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
             keys = [_key(fingerprint, prompt) for prompt in prompts]
             wanted = dict(zip(keys, prompts, strict=True))
+            indices: dict[bytes, list[int]] = {key: [] for key in wanted}
+            for index, key in enumerate(keys):
+                indices[key].append(index)
             known = self._find(wanted, width, scale)
             missing = [key for key in wanted if key not in known]
             self.hits += len(prompts) - len(missing)
             self.misses += len(missing)
+            yield _result(0, known, indices, width)
             for start in range(0, len(missing), WRITE_EVERY):
                 some = missing[start : start + WRITE_EVERY]
-                writer = _Writer(self, some, scale)
-                rows = compute([wanted[key] for key in some], writer.add)
-                for number, row in enumerate(rows):
-                    writer.add(number, row)
-                writer.commit()
-                known |= writer.found
-            found = [torch.tensor(known[key], dtype=torch.float32) for key in keys]
-            return found if width == 1 else [row.view(len(row) // width, width) for row in found]
+                unwritten: dict[bytes, array[float]] = {}
+                last = time.monotonic()
+                for result in packs([wanted[key] for key in some]):
+                    rows = {some[at]: array("f", row.flatten().tolist()) for at, row in result.completed}
+                    # NaN and infinity are returned but not stored.
+                    unwritten |= {key: row for key, row in rows.items() if _is_valid(row, scale)}
+                    if time.monotonic() - last >= COMMIT_SECONDS:
+                        self._write(unwritten)
+                        unwritten, last = {}, time.monotonic()
+                    yield _result(result.tokens, rows, indices, width)
+                self._write(unwritten)
 
         return cached
 
@@ -194,8 +192,10 @@ class ScoreCache:
     def _damaged(self, problem: str) -> CacheError:
         return CacheError(f"The score cache {self.path} is damaged: {problem}. {_DELETE}")
 
-    def write(self, rows: Mapping[bytes, array[float]]) -> None:
+    def _write(self, rows: Mapping[bytes, array[float]]) -> None:
         """Store the scores of prompts by their keys, in one transaction."""
+        if not rows:
+            return
         entries = [(key, (numbers := row.tobytes()) + _check(key, numbers)) for key, row in rows.items()]
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -255,38 +255,25 @@ def _use_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
 
 
-class _Writer:
-    """Collects the scores of some prompts and commits them every few seconds."""
-
-    def __init__(self, cache: ScoreCache, keys: Sequence[bytes], scale: Scale | None) -> None:
-        self.found: dict[bytes, array[float]] = {}
-        self._cache = cache
-        self._keys = keys
-        self._scale = scale
-        self._waiting: dict[bytes, array[float]] = {}
-        self._last = time.monotonic()
-
-    def add(self, index: int, row: torch.Tensor) -> None:
-        key = self._keys[index]
-        if key in self.found:
-            return
-        self.found[key] = numbers = array("f", row.flatten().tolist())
-        # NaN and infinity are returned but not stored.
-        if _is_valid(numbers, self._scale):
-            self._waiting[key] = numbers
-        if time.monotonic() - self._last >= COMMIT_SECONDS:
-            self.commit()
-
-    def commit(self) -> None:
-        if self._waiting:
-            self._cache.write(self._waiting)
-        self._waiting = {}
-        self._last = time.monotonic()
-
-
 def as_score_cache(given: str | Path | ScoreCache | None) -> ScoreCache | None:
     """Opens a score cache by its path, unless it is open already."""
     return ScoreCache(given) if isinstance(given, str | Path) else given
+
+
+def _result(
+    tokens: int, rows: Mapping[bytes, array[float]], indices: Mapping[bytes, list[int]], width: int
+) -> PackResult:
+    """The result for all prompts with these keys."""
+    import torch
+
+    from surefoot.engine.results import PackResult
+
+    completed: list[tuple[int, torch.Tensor]] = []
+    for key, row in rows.items():
+        numbers = torch.tensor(row, dtype=torch.float32)
+        scores = numbers if width == 1 else numbers.view(len(row) // width, width)
+        completed += [(index, scores) for index in indices[key]]
+    return PackResult(tokens, tuple(completed))
 
 
 def _key(fingerprint: str, prompt: Prompt) -> bytes:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import fields
-from functools import partial
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any
 
 from torch import Tensor
 
@@ -16,12 +15,14 @@ from surefoot.core.protocols import Item
 from surefoot.core.result import Scale, SolutionScore
 from surefoot.display.progress import Progress
 from surefoot.engine.kv_cache import TreeCache
+from surefoot.engine.results import PackResult, Packs, collect
 from surefoot.engine.runner import Runner
 from surefoot.errors import OptionError
 from surefoot.families import Family, PromptTokenizer
-from surefoot.scoring.engines import Engine, join_columns
+from surefoot.scoring.engines import Engine, joined_packs
+from surefoot.scoring.load_call import LoadCall
 from surefoot.scoring.pipeline import Pipeline
-from surefoot.scoring.score_cache import Compute, Finished, ScoreCache
+from surefoot.scoring.score_cache import ScoreCache
 from surefoot.scoring.session import Session
 
 
@@ -45,15 +46,19 @@ class Scorer:
         """A hash of what this model computes, without its calibration: see `engine.fingerprint`."""
         self.cache = cache
         """Where computed scores are stored and looked up, or None."""
+        self.load_call: LoadCall | None = None
+        """The call of `surefoot.load` that created this scorer, which is how it is pickled; None if there is none."""
 
     def __repr__(self) -> str:
         return f"<surefoot.Scorer {self.name!r}: family {self.family.name}, {self.scale}, {self.max_tokens} tokens>"
 
-    def __reduce__(self) -> NoReturn:
-        raise OptionError(
-            "A loaded model cannot be copied or sent to another process. Pass the model's name or folder instead, or "
-            "the address of a service (surefoot serve)."
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.load_call is None:
+            raise OptionError(
+                "This model was not loaded with surefoot.load, so it cannot be copied or sent to another process. Pass "
+                "the model's name or folder instead, or the address of a service (surefoot serve)."
+            )
+        return self.load_call.reduce(self, self.pipeline.calibration, None if self.cache is None else self.cache.path)
 
     @property
     def name(self) -> str:
@@ -129,7 +134,7 @@ class Scorer:
         """
         asked = list(items)
         with Progress(len(asked), shown=progress) as bar:
-            results = self.pipeline.run(self._computing(bar.update), asked, options)
+            results = self.pipeline.run(self._compute(bar), asked, options)
             bar.settle(len(results), sum(result.tokens for result in results))
             return results
 
@@ -151,7 +156,7 @@ class Scorer:
 
         def stream() -> Iterator[SolutionScore]:
             with Progress(len(items) if isinstance(items, Sized) else None, shown=progress) as bar:
-                compute = self._computing(bar.update)
+                compute = self._compute(bar)
                 waiting, first = iter(items), 0
                 while some := list(islice(waiting, window)):
                     results = self.pipeline.run(compute, some, options, first=first, keep_going=True)
@@ -171,33 +176,34 @@ class Scorer:
 
     def with_cache(self, cache: ScoreCache | None) -> Scorer:
         """The same model with another score cache, or with none."""
-        return Scorer(self.pipeline, self.engines, self.fingerprint, cache)
+        scorer = Scorer(self.pipeline, self.engines, self.fingerprint, cache)
+        scorer.load_call = self.load_call
+        return scorer
 
-    def compute(self, prompts: Sequence[Prompt]) -> list[list[Any]]:
-        """Computes the numbers at the reads of each prompt: one per read, or a list where the family reads several."""
-        return [row.tolist() for row in self._compute(prompts)]
+    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        """Computes the numbers at the reads of each prompt without the score cache, and yields after each pack.
 
-    def _compute(
-        self, prompts: Sequence[Prompt], finished: Finished | None = None, done: Callable[[int], None] | None = None
-    ) -> Sequence[Tensor]:
-        *others, last = self.engines
-        columns = [engine.scores(prompts) for engine in others]
+        Each prompt is completed once. Closing the iterator cancels the rest.
+        """
+        return joined_packs(self.engines, prompts)
 
-        def report(index: int, row: Tensor) -> None:
-            if finished is not None:
-                finished(index, join_columns([*([column[index]] for column in columns), [row]])[0])
-
-        return join_columns([*columns, last.scores(prompts, done, finished and report)])
-
-    def _computing(self, done: Callable[[int], None]) -> Compute:
+    def _compute(self, bar: Progress) -> Callable[[Sequence[Prompt]], list[Tensor]]:
+        """Returns the function that computes prompts, looks them up in the score cache and shows the progress."""
         for engine in self.engines:
             if isinstance(engine, Runner):
                 engine.check_process()  # before anything is split and encoded
-        # With several prompts per solution, or several models per prompt, progress moves once per window.
-        simple = len(self.engines) == 1 and type(self.family).prompts is Family.prompts
-        compute = partial(self._compute, done=done if simple else None)
-        if self.cache is None:
-            return compute
-        # Where the family combines numbers into scores, those that are stored are not on the scale.
-        scale = self.scale if type(self.family).combine is Family.combine else None
-        return self.cache.wrap(self.fingerprint, compute, self.family.values_per_read, scale)
+        packs: Packs = self.packs
+        if self.cache is not None:
+            # Where the family combines numbers into scores, those that are stored are not on the scale.
+            scale = self.scale if type(self.family).combine is Family.combine else None
+            packs = self.cache.wrap(self.fingerprint, packs, self.family.values_per_read, scale)
+        # With several prompts per solution, progress moves once per window.
+        countable = type(self.family).prompts is Family.prompts and not self.family.prompt_per_step
+
+        def counted(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+            for result in packs(prompts):
+                if countable:
+                    bar.update(len(result.completed))
+                yield result
+
+        return lambda prompts: collect(counted(prompts))

@@ -19,6 +19,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.protocols import Item
 from surefoot.core.result import SolutionScore
 from surefoot.data.batching import bounded_batches
+from surefoot.engine.results import collect
 from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.scoring.pipeline import NOT_COMPUTED, Prepared, PreparedSolution, prompts_of
 from surefoot.scoring.scorer import Scorer
@@ -44,7 +45,7 @@ class ModelService:
         self.scorer = scorer
         self._pipeline = scorer.pipeline
         self.scheduler = Scheduler(
-            scorer.compute,
+            lambda prompts: [row.tolist() for row in collect(scorer.packs(prompts))],
             name=scorer.name,
             linger=settings.linger,
             batch_seconds=settings.batch_seconds,

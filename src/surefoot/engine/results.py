@@ -1,0 +1,42 @@
+"""What an engine yields after each pack. Each prompt of a call is completed exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from surefoot.core.prompt import Prompt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PackResult:
+    """What one forward pass, or one request to a server, has computed."""
+
+    tokens: int
+    completed: tuple[tuple[int, Tensor], ...] = ()
+    """The prompts that are now complete: the index of each, and the scores at its reads."""
+
+
+Packs = Callable[[Sequence[Prompt]], Iterator[PackResult]]
+"""Computes prompts pack by pack. The caller may pause between two packs, or close the iterator to cancel the rest."""
+
+
+def without_reads(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    """Complete the prompts in which nothing is read. They need no computation."""
+    import torch
+
+    rows = [(index, torch.empty(0, device="cpu")) for index, prompt in enumerate(prompts) if not prompt.reads]
+    if rows:
+        yield PackResult(0, tuple(rows))
+
+
+def collect(results: Iterator[PackResult]) -> list[Tensor]:
+    """Compute all packs, and return the scores of the prompts in their order."""
+    rows: dict[int, Tensor] = {}
+    for result in results:
+        rows.update(result.completed)
+    return [rows[index] for index in range(len(rows))]

@@ -107,10 +107,9 @@ def test_a_malformed_item_does_not_end_a_stream(url: str, scorer: surefoot.Score
 
 def test_a_client_may_be_sent_to_another_process(url: str, scorer: surefoot.Scorer) -> None:
     with surefoot.connect(url, timeout=7.0, connections=3) as client, pickle.loads(pickle.dumps(client)) as other:
+        assert other is not client
         assert vars(other) | {"_transport": None} == vars(client) | {"_transport": None}
         same([other.score(QUESTION, SOLUTION)], [scorer.score(QUESTION, SOLUTION)])
-    with pytest.raises(OptionError, match="Pass the model's name"):
-        pickle.dumps(scorer)
 
 
 def ask_in_child(client: surefoot.Client, asynchronous: surefoot.AsyncClient, answers: Any) -> None:

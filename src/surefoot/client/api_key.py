@@ -21,6 +21,26 @@ def find_key(given: str | None) -> str | None:
     return None if key is None else key.strip()
 
 
+def is_in_environment(given: str | None) -> bool:
+    """Whether a server needs a key and other processes can read it from their environment.
+
+    Pickles never contain keys. A key that is not in the environment raises `OptionError`.
+    """
+    key = find_key(given)
+    if key is not None and key != find_key(None):
+        raise OptionError(
+            "The API key is not part of a pickle, and other processes cannot read it from their environment. Set the "
+            f"variable {KEY_VARIABLE} instead of passing api_key=..."
+        )
+    return key is not None
+
+
+def require_in_environment(url: str) -> None:
+    """Raises `OptionError` if the environment has no key for the server of an unpickled scorer."""
+    if find_key(None) is None:
+        raise OptionError(f"{url} needs an API key. Set the variable {KEY_VARIABLE} in the process that unpickles it.")
+
+
 def read_key(where: str) -> str:
     """Reads the API key from a file, or from the environment if `where` is `env`."""
     if where == "env":

@@ -1,4 +1,4 @@
-"""Clients of `surefoot serve`: a `StepScorer` over HTTP, and its async counterpart.
+"""The client of `surefoot serve`: a `StepScorer` over HTTP.
 
 Results are exactly those of the service. An item that could not be scored has a reason; a request that failed is an
 error, never a number.
@@ -6,13 +6,13 @@ error, never a number.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence, Sized
+import json
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from surefoot.client.api_key import find_key
+from surefoot.client.api_key import find_key, is_in_environment, require_in_environment
 from surefoot.client.payload import (
     Row,
     choose_model,
@@ -23,13 +23,13 @@ from surefoot.client.payload import (
     read_windows,
     request_bodies,
 )
-from surefoot.client.transport import AsyncTransport, TooLargeError, Transport, UnknownModelError
+from surefoot.client.transport import TooLargeError, Transport, UnknownModelError
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import Item
 from surefoot.core.result import Scale, SolutionScore
 from surefoot.data.items import read_candidates, read_question
 from surefoot.display.progress import Progress
-from surefoot.errors import InputError, OptionError
+from surefoot.errors import InputError, OptionError, ServiceError
 
 Window = list[Row | InputError]
 
@@ -44,7 +44,7 @@ def connect(url: str, **options: Any) -> Client:
     return Client(url, **options)
 
 
-class _Settings:
+class ClientSettings:
     """What both clients know."""
 
     def __init__(self, url: str, model: str | None, items_per_request: int, connections: int) -> None:
@@ -79,7 +79,7 @@ class _Settings:
         return SolutionScore((), self.name, reason=str(error), scale=known["scale"], **described)
 
 
-class Client(_Settings):
+class Client(ClientSettings):
     """A service as a `StepScorer`. Its methods may be called from several threads.
 
     >>> with surefoot.Client("http://127.0.0.1:8000", patience=300) as client:
@@ -107,9 +107,19 @@ class Client(_Settings):
         self._transport = Transport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, also in another process, has the same options and its own connections."""
-        limits: Row = {"connections": self._connections, "items_per_request": self._items}
-        return partial(Client, self.url, model=self.model, **self._given, **limits), ()
+        """A copy, also in another process, has the same options and its own connections.
+
+        The pickle names the served model by its fingerprint and calibration. It does not contain the API key.
+        """
+        options = {name: value for name, value in self._given.items() if name != "api_key"}
+        call = {
+            "url": self.url,
+            "model": self.model,
+            "options": options | {"connections": self._connections, "items_per_request": self._items},
+            "needs_key": is_in_environment(self._given["api_key"]),
+            "serves": [self.fingerprint, self.calibration],
+        }
+        return _connect_again, (json.dumps(call, sort_keys=True),)
 
     @property
     def scale(self) -> Scale:
@@ -167,7 +177,7 @@ class Client(_Settings):
         def stream() -> Iterator[SolutionScore]:
             with Progress(len(items) if isinstance(items, Sized) else None, shown=progress) as bar:
                 for some in windows:
-                    scored = self._score_rows(_valid(some), options, bar, keep_going=True)
+                    scored = self._score_rows(valid_rows(some), options, bar, keep_going=True)
                     if len(scored) < len(some):
                         _ = self._description  # the results of malformed items name the model and its scale
                         bar.settle(len(some) - len(scored), 0)
@@ -228,95 +238,22 @@ class ClientSession:
         return self._client.score_many(read_candidates(self.question, prefixes), self._options)
 
 
-class AsyncClient(_Settings):
-    """The client for coroutines. For its options see `Client`.
-
-    >>> async def score() -> surefoot.SolutionScore:
-    ...     async with surefoot.AsyncClient("http://127.0.0.1:8000") as client:
-    ...         return await client.score("What is 2 + 3?", "2 + 3 = 5.")
-    >>> result = asyncio.run(score())
-    """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        model: str | None = None,
-        api_key: str | None = None,
-        timeout: float = 600.0,
-        patience: float = 60.0,
-        connections: int = 64,
-        items_per_request: int = 64,
-    ) -> None:
-        super().__init__(url, model, items_per_request, connections)
-        key = find_key(api_key)
-        self._transport = AsyncTransport(url, api_key=key, timeout=timeout, patience=patience, connections=connections)
-
-    async def score(
-        self, question: str, solution: str | Sequence[str], options: ReadOptions = DEFAULT_OPTIONS
-    ) -> SolutionScore:
-        """Scores every step of one solution, given as text or as a list of steps."""
-        return (await self.score_many([(question, solution)], options))[0]
-
-    async def score_many(self, items: Iterable[Item], options: ReadOptions = DEFAULT_OPTIONS) -> list[SolutionScore]:
-        """Scores pairs of question and solution. A malformed item raises `InputError` before anything is sent."""
-        return await self._score_rows(read_items(items), options)
-
-    def score_stream(
-        self, items: Iterable[Item], options: ReadOptions = DEFAULT_OPTIONS, *, window: int = 1024
-    ) -> AsyncIterator[SolutionScore]:
-        """Scores any number of pairs, `window` at a time. A malformed item becomes an unscored result."""
-        windows = read_windows(items, window)
-
-        async def stream() -> AsyncIterator[SolutionScore]:
-            for some in windows:
-                scored = await self._score_rows(_valid(some), options, keep_going=True)
-                if len(scored) < len(some) and self._known is None:
-                    self._known = choose_model(await self.models(), self.url, self.model)
-                for result in self._merged(some, scored):
-                    yield result
-
-        return stream()
-
-    async def models(self) -> list[Row]:
-        """The models that the service offers: names, families, limits, fingerprints."""
-        return read_models(await self._transport.ask("GET", "/v1/models"))
-
-    async def close(self) -> None:
-        """Closes all connections."""
-        await self._transport.close()
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _score_rows(
-        self, rows: list[Row], options: ReadOptions, *, keep_going: bool = False
-    ) -> list[SolutionScore]:
-        tasks = [asyncio.ensure_future(self._score(body, keep_going)) for body in self._bodies(rows, options)]
-        try:
-            return [result for part in await asyncio.gather(*tasks) for result in part]
-        finally:
-            # After an error nobody awaits the other requests any more.
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _score(self, body: Row, keep_going: bool) -> list[SolutionScore]:
-        try:
-            return read_results(await self._transport.ask("POST", "/v1/score", body), len(body["items"]))
-        except TooLargeError as error:
-            if keep_going and len(body["items"]) == 1:
-                return [self._unscored(error)]
-            return [result for half in halve(body, error) for result in await self._score(half, keep_going)]
-        except UnknownModelError:
-            choose_model(await self.models(), self.url, self.model)  # raises an error with all names
-            raise
+def _connect_again(text: str) -> Client:
+    """Connects a pickled client, unless the service has another model now."""
+    call = json.loads(text)
+    if call["needs_key"]:
+        require_in_environment(call["url"])
+    client = Client(call["url"], model=call["model"], **call["options"])
+    if [client.fingerprint, client.calibration] != call["serves"]:
+        raise ServiceError(
+            f"{client.url} does not serve the model that it served when the client was pickled: the fingerprint or the "
+            "calibration differs. Pickle the client again."
+        )
+    return client
 
 
-def _valid(window: Window) -> list[Row]:
+def valid_rows(window: Window) -> list[Row]:
+    """Returns the rows of a window that can be sent."""
     return [row for row in window if isinstance(row, dict)]
 
 

@@ -173,6 +173,11 @@ class Calibration:
             raise CalibrationError(f"Cannot write the calibration to {path}: {error}") from error
 
     @staticmethod
+    def from_dict(data: dict[str, Any]) -> Calibration:
+        """Rebuild a calibration from its `to_dict`."""
+        return _from_dict(data)
+
+    @staticmethod
     def read(path: str | Path) -> Calibration:
         """Read a file written by `write`."""
         try:

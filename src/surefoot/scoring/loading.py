@@ -11,6 +11,7 @@ from surefoot.core.calibration import Calibration
 from surefoot.core.options import Quantization
 from surefoot.core.protocols import StepScorer
 from surefoot.errors import OptionError
+from surefoot.scoring.load_call import LoadCall
 from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def load(
     those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,
     if the server's own path is not readable here; `strict`, `max_tokens`, `calibration` and `cache` work as
     above.
+
+    A scorer can be pickled, for example in a function for `datasets.map`. The pickle holds this call and the model's
+    fingerprint: the model is loaded once in each process that unpickles it.
     """
     options = LoadOptions(
         quantize=quantize,
@@ -87,11 +91,16 @@ def load(
     )
     server: dict[str, Any] = {"served_name": served_name, "api_key": api_key, "timeout": timeout, "patience": patience}
     server = {name: value for name, value in server.items() if value is not None}
+    given = {name: getattr(options, name) for name in options.changed()}
     if isinstance(model, str) and is_vllm(model):
         from surefoot.scoring.remote import load_vllm
 
         _reject(model, options.changed("strict", "max_tokens", "calibration", "cache", "name", "revision", "family"))
-        return load_vllm(model.removeprefix(VLLM_PREFIX).rstrip("/"), options, tokenizer=tokenizer, **server)
+        scorer = load_vllm(model.removeprefix(VLLM_PREFIX).rstrip("/"), options, tokenizer=tokenizer, **server)
+        given |= server if tokenizer is None else server | {"tokenizer": tokenizer}
+        given.pop("api_key", None)
+        scorer.load_call = LoadCall.of(load, model, given, api_key)
+        return scorer
     if isinstance(model, str) and is_service(model):
         from surefoot.client import Client
 
@@ -102,7 +111,9 @@ def load(
         raise OptionError(f"{wrong}: only for a server (http://... or vllm+http://...), and the model is {model}.")
     from surefoot.scoring.local import load_local
 
-    return load_local(model, **vars(options))
+    scorer = load_local(model, **vars(options))
+    scorer.load_call = LoadCall.of(load, model, given)
+    return scorer
 
 
 def _reject(model: str, names: list[str]) -> None:

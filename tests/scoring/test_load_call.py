@@ -88,7 +88,7 @@ def test_a_scorer_is_loaded_again_as_it_was(
         assert pickle.dumps(surefoot.load(tiny)) != content
     assert pickle.loads(content) is scorer
     assert copy.deepcopy(scorer) is scorer
-    expected, info = scorer.score(QUESTION, SOLUTION), scorer.info  # type: ignore[attr-defined]
+    expected, info = scorer.score(QUESTION, SOLUTION), scorer.info
     del scorer
     monkeypatch.chdir(tmp_path.parent)
     again = unpickled(content)

@@ -74,20 +74,34 @@ class Solution:
         return sum(span.end - span.start for span in self.outside)
 
 
+def to_plain(value: Any) -> Any:
+    """Returns a cell or a column of a table as a string or a list, and any other value as it is.
+
+    Arrays and scalars of NumPy, pandas and pyarrow are recognized by their methods: `core` imports none of them.
+    """
+    for name in ("as_py", "tolist", "to_pylist"):
+        if callable(convert := getattr(type(value), name, None)):
+            return convert(value)
+    return value
+
+
 def read_solution(given: Any) -> str | Sequence[str]:
-    """Returns a solution that callers may pass: a string, or a sequence of strings, one per step."""
+    """Returns a solution that callers may pass: a string, or a sequence or an array of strings, one per step."""
     if isinstance(given, str):
         return given
-    if isinstance(given, bytes | bytearray):
-        raise InputError(f"The solution is {type(given).__name__}; decode it to str first: solution.decode().")
-    if not isinstance(given, Sequence):
+    solution = to_plain(given)
+    if isinstance(solution, str):
+        return solution
+    if isinstance(solution, bytes | bytearray):
+        raise InputError(f"The solution is {type(solution).__name__}; decode it to str first: solution.decode().")
+    if not isinstance(solution, Sequence):
         raise InputError(
             f"The solution is of type {type(given).__name__}; pass a str, or a list with one str per step."
         )
-    for number, step in enumerate(given):
+    for number, step in enumerate(solution):
         if not isinstance(step, str):
             hint = " Decode it first." if isinstance(step, bytes | bytearray) else ""
             raise InputError(
                 f"Step {number} of the list is of type {type(step).__name__}; every step must be a str.{hint}"
             )
-    return given
+    return solution

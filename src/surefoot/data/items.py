@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from surefoot.core.solution import read_solution
+from surefoot.core.solution import read_solution, to_plain
 from surefoot.errors import InputError
 
 MAX_CHARS = 1_000_000
@@ -47,9 +47,10 @@ def read_item(item: Any, number: int) -> tuple[str, str | Sequence[str]]:
 
 def read_question(question: Any) -> str:
     """Returns a question, which has to be a string."""
-    if not isinstance(question, str):
+    text = question if isinstance(question, str) else to_plain(question)
+    if not isinstance(text, str):
         raise InputError(f"The question is {type(question).__name__}, not a string.")
-    return question
+    return text
 
 
 def read_candidates(question: str, prefixes: Any) -> list[tuple[str, Any]]:
@@ -60,17 +61,18 @@ def read_candidates(question: str, prefixes: Any) -> list[tuple[str, Any]]:
 
 
 def read_record(record: Any) -> tuple[str, str | Sequence[str]]:
-    """Returns the item in a JSON object that has `question` and either `solution` (text) or `steps` (a list)."""
+    """Returns the item in an object with `question` and either `solution` (text) or `steps` (a list or an array)."""
     if not isinstance(record, Mapping) or "question" not in record:
         raise InputError("Expected an object with `question` and either `solution` or `steps`.")
     given = [name for name in ("solution", "steps") if record.get(name) is not None]
     if len(given) != 1:
         problem = "both `solution` and `steps`" if given else "neither `solution` nor `steps`"
         raise InputError(f"The object has {problem}. Give one of them.")
-    solution = record[given[0]]
+    found = record[given[0]]
+    solution = found if isinstance(found, str) else to_plain(found)
     expected, article = (list, "a list of strings") if given[0] == "steps" else (str, "a string")
     if not isinstance(solution, expected):
-        raise InputError(f"`{given[0]}` is {type(solution).__name__}, not {article}.")
+        raise InputError(f"`{given[0]}` is {type(found).__name__}, not {article}.")
     return _read((record["question"], solution))
 
 

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +20,7 @@ import surefoot
 from surefoot import evaluate
 from surefoot.cli.main import main
 from surefoot.core.prompt import Prompt
-from surefoot.engine.results import PackResult
+from surefoot.engine.results import PackResults
 from surefoot.engine.runner import Runner
 from surefoot.errors import InputError
 from surefoot.scoring.local import load_local
@@ -69,7 +69,7 @@ class Counted:
         self.prompts = 0
         real = Runner.packs
 
-        def packs(runner: Runner, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        def packs(runner: Runner, prompts: Sequence[Prompt]) -> PackResults:
             self.prompts += len(prompts)
             return real(runner, prompts)
 

@@ -13,7 +13,7 @@ import sys
 import textwrap
 import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import surefoot
 from surefoot.core.options import ReadOptions
 from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
-from surefoot.engine.results import PackResult, Packs, collect
+from surefoot.engine.results import PackResult, PackResults, Packs, collect
 from surefoot.errors import CacheError
 from surefoot.scoring import score_cache
 from surefoot.scoring.local import load_local
@@ -40,7 +40,7 @@ class Model:
         self.asked: list[int] = []
         self.shift = shift
 
-    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    def packs(self, prompts: Sequence[Prompt]) -> PackResults:
         self.asked.append(len(prompts))
         for index, prompt in enumerate(prompts):
             yield PackResult(1, ((index, torch.tensor([prompt.ids[at] + self.shift for at in prompt.reads])),))
@@ -122,7 +122,7 @@ def test_scores_are_written_a_few_at_a_time(place: Path) -> None:
     """The model fails in the third portion; the first two are kept."""
 
     class Failing(Model):
-        def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        def packs(self, prompts: Sequence[Prompt]) -> PackResults:
             if len(self.asked) == 2:
                 raise RuntimeError("power cut")
             yield from super().packs(prompts)
@@ -267,7 +267,7 @@ def test_flipped_bits_never_change_a_score(tmp_path: Path) -> None:
     source = tmp_path / "source.sqlite"
     asked = [Prompt((number, number % 3), (0, 1), 1) for number in range(60)]
 
-    def compute(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    def compute(prompts: Sequence[Prompt]) -> PackResults:
         for index, prompt in enumerate(prompts):
             yield PackResult(2, ((index, torch.tensor([prompt.ids[at] / 60 for at in prompt.reads])),))
 
@@ -322,7 +322,7 @@ def test_the_same_results_from_the_cache(scorer: surefoot.Scorer, place: Path, m
         first = scorer.with_cache(cache).score_many(ITEMS)
         assert (cache.hits, cache.misses) == (0, 3)
 
-        def no(*_: object, **__: object) -> Iterator[PackResult]:
+        def no(*_: object, **__: object) -> PackResults:
             raise AssertionError("computed again")
 
         monkeypatch.setattr(scorer.engine, "packs", no)

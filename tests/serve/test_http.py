@@ -446,6 +446,47 @@ def test_a_disconnected_request_is_dequeued(service: tuple[str, ServiceState], s
     assert sample(state, "surefoot_disconnects_total") == left + 1
 
 
+def test_long_prompts_neither_block_small_requests_nor_outlive_their_clients(checkpoint: Path) -> None:
+    slow = load_local(checkpoint)
+    passes = 0
+
+    def pause(*_: object) -> None:
+        nonlocal passes
+        passes += 1
+        time.sleep(0.1)
+
+    slow.engine.backbone.register_forward_pre_hook(pause)
+    steps = ["We add 12 and 30, which gives 42, and go on."] * 220
+    tokens = slow.score("What is 0?", steps).tokens
+    assert passes == -(-tokens // 512) >= 6, "this many passes per long prompt"
+    with served([slow]) as (url, state):
+        scheduler = state.models[slow.name].scheduler
+        port = httpx.URL(url).port or 0
+        callers = []
+        for number in range(5):
+            body = json.dumps({"items": [{"question": f"What is {number}?", "steps": steps}]}).encode()
+            callers.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+            callers[-1].sendall(b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            callers[-1].sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        wait_until(lambda: scheduler.tokens > 4 * tokens)
+        before = passes
+        with httpx.Client(base_url=url, timeout=60) as http:
+            for _ in range(3):
+                asked = passes
+                assert http.post("/v1/score", json={"items": [ITEM]}).status_code == 200
+                assert passes - asked <= 4, "it waited for more than three packs"
+        assert scheduler.tokens > 2 * tokens, "the long prompts are not done"
+        # All disconnect: the engine is idle after the current pack.
+        for caller in callers:
+            caller.close()
+        wait_until(lambda: scheduler.tokens == 0 and not scheduler.busy)
+        assert passes - before < 20 < 5 * 6
+        assert sample(state, "surefoot_disconnects_total") == 5
+        ended = passes
+        assert httpx.post(f"{url}/v1/score", json={"items": [ITEM]}, timeout=60).status_code == 200
+        assert passes == ended + 1
+
+
 def test_a_client_disconnects_while_sending_the_body(
     service: tuple[str, ServiceState], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -486,7 +527,7 @@ def test_the_event_loop_stays_free_while_large_texts_are_read(
 
         return call
 
-    for owner, name in ((Pipeline, "prepare"), (Pipeline, "finish"), (type(scorer), "compute")):
+    for owner, name in ((Pipeline, "prepare"), (Pipeline, "finish"), (type(scorer), "packs")):
         monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
     large = {"items": [{"question": QUESTION, "solution": f"Line {n} of it.\n" * 2500} for n in range(3)]}
     thread = threading.Thread(target=http.post, args=("/v1/score",), kwargs={"json": large})

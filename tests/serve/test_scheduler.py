@@ -6,43 +6,18 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 
 import pytest
 
 import surefoot
+from helpers.paused_engine import Engine, occupy, prompt
 from surefoot.core.prompt import Prompt
-from surefoot.engine.results import collect
 from surefoot.errors import ServiceError, UnreachableError
 from surefoot.scoring.pipeline import PreparedSolution
-from surefoot.serve.scheduler import Batch, ClosedError, QueueFullError, Scheduler, TooLargeError
-
-
-class Engine:
-    """An engine that can be paused and that records its batches. The score of a prompt is its last id."""
-
-    def __init__(self) -> None:
-        self.go = threading.Event()
-        self.entered = threading.Event()
-        self.batches: list[list[Prompt]] = []
-
-    def __call__(self, prompts: Sequence[Prompt]) -> list[list[float]]:
-        self.batches.append(list(prompts))
-        self.entered.set()
-        assert self.go.wait(20)
-        if any(prompt.ids[-1] == 666 for prompt in prompts):
-            raise RuntimeError("this prompt breaks the engine")
-        if any(prompt.ids[-1] == 503 for prompt in prompts):
-            raise UnreachableError("the remote engine is down")
-        if any(prompt.ids[-1] == 400 for prompt in prompts):
-            raise ServiceError("the remote engine rejects this prompt")
-        return [[float(prompt.ids[-1])] for prompt in prompts]
-
-
-def prompt(last: int, tokens: int = 10, question: int = 1, shared: int = 5) -> Prompt:
-    ids = (*[question] * shared, *[last] * (tokens - shared))
-    return Prompt(ids, (tokens - 1,), shared)
+from surefoot.serve.running_batch import Batch
+from surefoot.serve.scheduler import ClosedError, QueueFullError, Scheduler, TooLargeError
 
 
 @pytest.fixture
@@ -50,12 +25,6 @@ def engine() -> Iterator[Engine]:
     engine = Engine()
     yield engine
     engine.go.set()
-
-
-def occupy(engine: Engine, scheduler: Scheduler) -> None:
-    """Occupies the engine, so that later requests are queued."""
-    scheduler.submit([prompt(0)])
-    assert engine.entered.wait(20)
 
 
 def test_concurrent_requests_share_a_batch(engine: Engine) -> None:
@@ -225,7 +194,7 @@ def test_scores_do_not_depend_on_the_batch(scorer: surefoot.Scorer) -> None:
     question = "What is 2 + 3 * 4?"
     items = [(question, [f"3 * 4 = {number}.", "So it is done."]) for number in range(6)]
     jobs = [job for job in scorer.pipeline.prepare(items) if isinstance(job, PreparedSolution)]
-    scheduler = Scheduler(lambda given: [row.tolist() for row in collect(scorer.packs(given))], linger=0.05)
+    scheduler = Scheduler(scorer.packs, linger=0.05)
     requests = [scheduler.submit(job.readable) for job in jobs]
     for job, item, request in zip(jobs, items, requests, strict=True):
         (row,) = request.future.result(60)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,14 @@ class PackResult:
     """The prompts that are now complete: the index of each, and the scores at its reads."""
 
 
-Packs = Callable[[Sequence[Prompt]], Iterator[PackResult]]
-"""Computes prompts pack by pack. The caller may pause between two packs, or close the iterator to cancel the rest."""
+PackResults = Generator[PackResult, None, None]
+"""Computes one pack per result. The caller may pause between two packs, or close the generator to cancel the rest."""
+
+Packs = Callable[[Sequence[Prompt]], PackResults]
+"""Computes the scores at the reads of prompts, pack by pack."""
 
 
-def without_reads(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+def without_reads(prompts: Sequence[Prompt]) -> PackResults:
     """Complete the prompts in which nothing is read. They need no computation."""
     import torch
 
@@ -34,7 +37,7 @@ def without_reads(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
         yield PackResult(0, tuple(rows))
 
 
-def collect(results: Iterator[PackResult]) -> list[Tensor]:
+def collect(results: Iterable[PackResult]) -> list[Tensor]:
     """Compute all packs, and return the scores of the prompts in their order."""
     rows: dict[int, Tensor] = {}
     for result in results:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
 from surefoot.engine.forks import check_process
-from surefoot.engine.results import PackResult, collect, without_reads
+from surefoot.engine.results import PackResult, PackResults, collect, without_reads
 from surefoot.engine.trie import Indices, Pack, build_trie
 from surefoot.errors import CheckpointError, SurefootError
 
@@ -78,10 +78,10 @@ class Runner:
         return collect(self.packs(prompts))
 
     @torch.inference_mode()
-    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    def packs(self, prompts: Sequence[Prompt]) -> PackResults:
         """Compute prompts like `scores`, and yield after each pack.
 
-        Between packs nothing is locked, so other calls may run. Closing the iterator cancels the rest.
+        Between packs nothing is locked, so other calls may run. Closing the generator cancels the rest.
         """
         self.check_process()
         yield from without_reads(prompts)
@@ -95,7 +95,7 @@ class Runner:
             # If memory ran out, prompts are left over, and the budget is smaller now.
             waiting = [number for number in waiting if number not in completed]
 
-    def _run_trie(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    def _run_trie(self, prompts: Sequence[Prompt]) -> PackResults:
         """Compute prompts that have reads. Ends early if memory does not suffice for a pack."""
         with self.lock:
             self._compile_if_worthwhile(prompts)
@@ -126,7 +126,7 @@ class Runner:
                 rows.append((at, row))
             yield PackResult(len(pack.ids), tuple(rows))
 
-    def _recompute_non_finite(self, prompt: Prompt, scores: Tensor) -> Iterator[PackResult]:
+    def _recompute_non_finite(self, prompt: Prompt, scores: Tensor) -> PackResults:
         """Replace scores that are not finite by what the model computes for that read alone.
 
         A non-finite value spreads to every token of its pack: masked attention weights are 0, and 0 times infinity is

@@ -8,7 +8,7 @@ Start the server with: python -m vllm.entrypoints.openai.api_server --model MODE
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from surefoot.client.transport import Transport
 from surefoot.core.prompt import Prompt
 from surefoot.data.batching import bounded_batches
-from surefoot.engine.results import PackResult, without_reads
+from surefoot.engine.results import PackResult, PackResults, without_reads
 from surefoot.errors import OptionError, ServiceError
 
 PART_TOKENS = 32_768
@@ -31,7 +31,7 @@ class VllmEngine:
         self._transport = transport
         self._model = model
 
-    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    def packs(self, prompts: Sequence[Prompt]) -> PackResults:
         """Compute the scores at the reads of each prompt, and yield after each request to vLLM."""
         yield from without_reads(prompts)
         readable = [at for at, prompt in enumerate(prompts) if prompt.reads]

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from surefoot.core.prompt import Prompt
-from surefoot.engine.results import PackResult
+from surefoot.engine.results import PackResult, PackResults
 
 
 class Engine(Protocol):
     """Computes the scores of prompts: a model in this process, or a server."""
 
-    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    def packs(self, prompts: Sequence[Prompt]) -> PackResults:
         """Computes the scores at the reads of each prompt, and yields after each pack.
 
-        Each prompt is completed once, those without reads too. Closing the iterator cancels the rest.
+        Each prompt is completed once, those without reads too. Closing the generator cancels the rest.
         """
 
 
-def joined_packs(engines: Sequence[Engine], prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+def joined_packs(engines: Sequence[Engine], prompts: Sequence[Prompt]) -> PackResults:
     """Computes prompts with one engine after the other. The last one completes them, with one column per engine.
 
     A token counts once, although every engine computes it.

@@ -31,7 +31,7 @@ from surefoot.errors import CacheError
 if TYPE_CHECKING:
     import torch
 
-    from surefoot.engine.results import PackResult, Packs
+    from surefoot.engine.results import PackResult, PackResults, Packs
 
 CACHE_VARIABLE = "SUREFOOT_CACHE"
 """The environment variable with the path of the cache."""
@@ -130,7 +130,7 @@ class ScoreCache:
         It computes `width` numbers per read. If they are scores on a `scale`, numbers outside its range are not stored.
         """
 
-        def cached(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        def cached(prompts: Sequence[Prompt]) -> PackResults:
             keys = [_key(fingerprint, prompt) for prompt in prompts]
             wanted = dict(zip(keys, prompts, strict=True))
             indices: dict[bytes, list[int]] = {key: [] for key in wanted}

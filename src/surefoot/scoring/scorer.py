@@ -15,7 +15,7 @@ from surefoot.core.protocols import Item
 from surefoot.core.result import Scale, SolutionScore
 from surefoot.display.progress import Progress
 from surefoot.engine.kv_cache import TreeCache
-from surefoot.engine.results import PackResult, Packs, collect
+from surefoot.engine.results import PackResults, Packs, collect
 from surefoot.engine.runner import Runner
 from surefoot.errors import OptionError
 from surefoot.families import Family, PromptTokenizer
@@ -180,10 +180,10 @@ class Scorer:
         scorer.load_call = self.load_call
         return scorer
 
-    def packs(self, prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+    def packs(self, prompts: Sequence[Prompt]) -> PackResults:
         """Computes the numbers at the reads of each prompt without the score cache, and yields after each pack.
 
-        Each prompt is completed once. Closing the iterator cancels the rest.
+        Each prompt is completed once. Closing the generator cancels the rest.
         """
         return joined_packs(self.engines, prompts)
 
@@ -200,7 +200,7 @@ class Scorer:
         # With several prompts per solution, progress moves once per window.
         countable = type(self.family).prompts is Family.prompts and not self.family.prompt_per_step
 
-        def counted(prompts: Sequence[Prompt]) -> Iterator[PackResult]:
+        def counted(prompts: Sequence[Prompt]) -> PackResults:
             for result in packs(prompts):
                 if countable:
                     bar.update(len(result.completed))

@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 
 if TYPE_CHECKING:
-    from surefoot.serve.scheduler import Batch, Scheduler
+    from surefoot.serve.running_batch import Batch
+    from surefoot.serve.scheduler import Scheduler
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 TOKENS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)

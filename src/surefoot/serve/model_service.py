@@ -19,11 +19,12 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.protocols import Item
 from surefoot.core.result import SolutionScore
 from surefoot.data.batching import bounded_batches
-from surefoot.engine.results import collect
 from surefoot.errors import InputError, SurefootError, UnreachableError
 from surefoot.scoring.pipeline import NOT_COMPUTED, Prepared, PreparedSolution, prompts_of
 from surefoot.scoring.scorer import Scorer
-from surefoot.serve.scheduler import Batch, Row, Scheduler
+from surefoot.serve.fair_queue import Row
+from surefoot.serve.running_batch import Batch
+from surefoot.serve.scheduler import Scheduler
 from surefoot.serve.settings import Settings
 
 logger = logging.getLogger("surefoot.serve")
@@ -45,7 +46,7 @@ class ModelService:
         self.scorer = scorer
         self._pipeline = scorer.pipeline
         self.scheduler = Scheduler(
-            lambda prompts: [row.tolist() for row in collect(scorer.packs(prompts))],
+            scorer.packs,
             name=scorer.name,
             linger=settings.linger,
             batch_seconds=settings.batch_seconds,
@@ -88,7 +89,7 @@ class ModelService:
         )
 
     async def compute(self, prompts: Sequence[Prompt]) -> list[Row]:
-        """Computes prompts in the order given. Cancelling this dequeues them."""
+        """Computes prompts and returns their rows in the same order. Cancelling this cancels them."""
         rows = await asyncio.wrap_future(self.scheduler.submit(prompts).future)
         for row in rows:
             if isinstance(row, UnreachableError):

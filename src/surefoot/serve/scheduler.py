@@ -1,13 +1,13 @@
-"""Batches the prompts of many requests for one engine: weighted fair queueing at token granularity.
+"""Computes the prompts of many requests with one engine: batches them, and preempts long batches between packs.
 
-- The engine computes one batch at a time, built from whatever is queued.
-- Small requests are not blocked by large ones. Each prompt gets a finish tag: the virtual time at which it would be
-  done if all queued requests shared the engine evenly, token by token. The smallest tags go first.
-- Prompts of one question go into one batch, whichever request they belong to, so that their shared tokens are computed
-  once.
+- The engine computes one pack at a time. Batches are built from whatever is queued: see `fair_queue`.
 - A batch takes about `batch_seconds`, and longer if many requests are queued: then they share more, and a new request
   waits anyway. If it is worth a batch of its own, the work that the engine can do while replies are on their way stays
   in the queue.
+- Small requests are not blocked by large ones: between two packs, a batch is suspended for smaller requests. They get
+  at most half of the tokens that it still has to compute, so the keys and values of suspended batches form a geometric
+  series. A batch that lags behind its fair share of the engine is suspended after every other pack at most.
+- A batch whose requests are cancelled stops after the current pack.
 - Before it builds a batch, an idle engine waits briefly for announced requests (see `expecting`): at most a fifth of
   `batch_seconds`.
 - A prompt that fails does not affect the other prompts of its batch.
@@ -15,36 +15,22 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import InvalidStateError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import count
 
 from surefoot.core.prompt import Prompt
+from surefoot.engine.results import Packs
 from surefoot.errors import ServiceError, UnreachableError
+from surefoot.serve.batch_size import MIN_BATCH_TOKENS, long_tokens, token_budget, without_reserve
+from surefoot.serve.fair_queue import Entry, FairQueue, Limits, PendingRequest, Row, entries_of
+from surefoot.serve.running_batch import Batch, RunningBatch, cost_of
 
 logger = logging.getLogger("surefoot.serve")
 
-Compute = Callable[[Sequence[Prompt]], Sequence[list[float]]]
-Row = list[float] | Exception
-"""The numbers read from a prompt, or why there are none."""
-
-MIN_BATCH_TOKENS = 512
-MAX_BATCH_TOKENS = 65_536
-QUESTION_TOKENS = 4_096
-"""Solutions of one question stay in one batch up to this many tokens, like one long solution: in two batches their
-shared tokens would be computed twice."""
-REQUESTS_PER_BATCH = 8
-"""With more queued requests than this, batches grow in proportion."""
-ROUND_TRIP = 0.008
-"""Seconds until a client has one reply and its next request is prepared."""
-QUANTUM = 256
-"""The least tokens that a prompt is charged for, so that a stream of tiny prompts cannot starve the rest."""
 ASSUMED_RATE = 2_000.0
 """Tokens per second that batches are sized for until the rate of the engine is measured. It is never reported."""
 
@@ -65,52 +51,12 @@ class TooLargeError(ServiceError):
     """The request would not fit into an empty queue."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Statistics of a computed batch."""
-
-    prompts: int
-    requests: int
-    tokens: int
-    seconds: float
-    rate: float | None
-    """The running average of the tokens per second, this batch included; None before the first measurement."""
-
-
-@dataclass(eq=False)
-class PendingRequest:
-    """A request in the queue. Its future returns the rows in the order of the prompts; cancelling it dequeues them."""
-
-    rows: list[Row]
-    arrived: float
-    future: Future[list[Row]] = field(default_factory=Future)
-    entries: list[_Entry] = field(default_factory=list)
-    unfinished: int = 0
-    """Prompts that are not computed yet."""
-    queued: int = 0
-    """Prompts that are not in a batch yet."""
-
-
-@dataclass(eq=False, slots=True)
-class _Entry:
-    """One prompt of a request."""
-
-    request: PendingRequest
-    index: int
-    prompt: Prompt
-    question: tuple[int, ...]
-    """Token ids of the question: prompts that share them belong in one batch."""
-    cost: int
-    number: int = 0
-    queued: bool = True
-
-
 class Scheduler:
     """The queue and the thread that runs the engine. All methods are thread-safe."""
 
     def __init__(
         self,
-        compute: Compute,
+        packs: Packs,
         *,
         name: str = "engine",
         linger: float = 0.003,
@@ -121,19 +67,17 @@ class Scheduler:
         self.queue_tokens = queue_tokens
         self.rate: float | None = None
         """Tokens per second, shared tokens counted once: a running average. None before the first measurement."""
-        self._compute = compute
+        self._packs = packs
         self._linger = linger
         self._batch_seconds = batch_seconds
         self._observe = observe or (lambda batch: None)
         self._changed = threading.Condition()
-        self._heap: list[tuple[int, int, _Entry]] = []
-        self._questions: dict[tuple[int, ...], dict[int, _Entry]] = {}
-        self._numbers = count()
-        # Tokens that each queued request would have received by now if all shared the engine evenly.
-        self._virtual_time = 0
-        self._queued_entries = 0
-        self._queued_requests = 0
-        self._queued_tokens = self._running_tokens = 0
+        self._queue = FairQueue()
+        # The last batch runs, those before it are suspended.
+        self._running: list[RunningBatch] = []
+        self._requests = 0  # neither finished nor cancelled
+        self._cancelled = False  # whether a request was cancelled since the last pack
+        self._pack_tokens = MIN_BATCH_TOKENS  # of the largest pack so far
         self._expected = 0
         self._idle_since = time.monotonic()
         self._closed = False
@@ -143,12 +87,13 @@ class Scheduler:
     @property
     def tokens(self) -> int:
         """Tokens queued or being computed."""
-        return self._queued_tokens + self._running_tokens
+        with self._changed:
+            return self._queue.tokens + sum(batch.remaining for batch in self._running)
 
     @property
     def busy(self) -> bool:
         """Whether the engine is computing a batch."""
-        return self._running_tokens > 0
+        return bool(self._running)
 
     @property
     def alive(self) -> bool:
@@ -158,8 +103,8 @@ class Scheduler:
     def submit(self, prompts: Sequence[Prompt]) -> PendingRequest:
         """Queues the prompts of one request."""
         request = PendingRequest([[] for _ in prompts], time.monotonic())
-        entries = _entries(request, prompts)
-        cost = sum(entry.cost for entry in entries)
+        entries = entries_of(request, prompts)
+        cost = cost_of(entries)
         if cost > self.queue_tokens:
             raise TooLargeError(
                 f"The request has {cost} tokens; the queue holds {self.queue_tokens}. Send it as several requests."
@@ -169,17 +114,12 @@ class Scheduler:
                 raise ClosedError("The service is stopping and accepts no new work.")
             if (excess := self.tokens + cost - self.queue_tokens) > 0:
                 raise QueueFullError(retry_after=None if self.rate is None else excess / self.rate)
-            tag = self._virtual_time
-            for entry in entries:
-                tag += max(entry.cost, QUANTUM)
-                entry.number = next(self._numbers)
-                heapq.heappush(self._heap, (tag, entry.number, entry))
-                self._questions.setdefault(entry.question, {})[entry.number] = entry
-            request.entries, request.unfinished, request.queued = entries, len(entries), len(entries)
-            self._queued_entries += len(entries)
-            self._queued_tokens += cost
-            self._queued_requests += bool(entries)
-            self._changed.notify_all()
+            if entries:
+                request.entries, request.unfinished, request.tokens = entries, len(entries), cost
+                request.live = True
+                self._requests += 1
+                self._queue.add(entries)
+                self._changed.notify_all()
         if not entries:
             request.future.set_result(request.rows)
         request.future.add_done_callback(lambda future: self._cancel(request) if future.cancelled() else None)
@@ -207,145 +147,149 @@ class Scheduler:
 
     def _cancel(self, request: PendingRequest) -> None:
         with self._changed:
-            for entry in request.entries:
-                self._dequeue(entry)
-            # Dequeued entries stay in the heap until they reach its top. They must not accumulate meanwhile.
-            if len(self._heap) > 64 and self._queued_entries < len(self._heap) // 2:
-                self._heap = [item for item in self._heap if item[2].queued]
-                heapq.heapify(self._heap)
-
-    def _dequeue(self, entry: _Entry) -> None:
-        if entry.queued:
-            entry.queued = False
-            entry.request.queued -= 1
-            self._queued_requests -= entry.request.queued == 0
-            self._queued_entries -= 1
-            self._queued_tokens -= entry.cost
-            siblings = self._questions[entry.question]
-            del siblings[entry.number]
-            if not siblings:
-                del self._questions[entry.question]
+            if request.live:
+                request.live = False
+                self._requests -= 1
+                self._cancelled = True
+                for entry in request.entries:
+                    self._queue.remove(entry)
 
     def _work(self) -> None:
-        while (batch := self._wait_for_batch()) is not None:
-            rows = self._run(batch)
-            with self._changed:
-                self._running_tokens = 0
-                self._idle_since = time.monotonic()
-            for entry, row in zip(batch, rows, strict=True):
-                request = entry.request
-                request.rows[entry.index] = row
-                request.unfinished -= 1
-                if request.unfinished == 0:
-                    with suppress(InvalidStateError):  # the request may have been cancelled in the meantime
-                        request.future.set_result(request.rows)
+        while (batch := self._next_batch()) is not None:
+            for request in self._run_pack(batch):
+                with suppress(InvalidStateError):  # the request may have been cancelled in the meantime
+                    request.future.set_result(request.rows)
 
-    def _wait_for_batch(self) -> list[_Entry] | None:
+    def _run_pack(self, batch: RunningBatch) -> list[PendingRequest]:
+        """Computes the next pack of a batch. Returns the requests that are finished now."""
+        rows: list[tuple[Entry, Row]] = []
+        failure: Exception | None = None
+        tokens, started = batch.computed, time.perf_counter()
+        try:
+            rows = batch.next_pack(self._packs)
+        except Exception as error:
+            failure = error
+        batch.seconds += time.perf_counter() - started
+        tokens = batch.computed - tokens
         with self._changed:
-            while True:
-                while self._heap and not self._heap[0][2].queued:
-                    heapq.heappop(self._heap)
-                if not self._heap:
-                    if self._closed:
-                        return None
-                    self._changed.wait()
-                    continue
-                # The first request of a burst waits for the others: briefly in general, longer if they are announced.
-                delay = self._batch_seconds / 5 if self._expected else self._linger
-                wait = max(self._heap[0][2].request.arrived, self._idle_since) + delay - time.monotonic()
-                enough = 2 * self._token_budget() if self._expected else MIN_BATCH_TOKENS
-                if wait <= 0 or self._closed or self._queued_tokens >= enough:
-                    return self._build_batch()
-                self._changed.wait(wait)
+            self._pack_tokens = max(self._pack_tokens, tokens)
+            self._queue.advance(tokens, self._requests)
+            if failure is not None:
+                rows = self._fail(batch, failure)
+            elif not batch.unfinished:
+                self._end(batch, batch.tokens, complete=True)
+            return self._record(rows)
+
+    def _next_batch(self) -> RunningBatch | None:
+        """The batch whose next pack is to be computed, or None when the scheduler is closed and all is done."""
+        with self._changed:
+            self._drop_cancelled()
+            if self._running:
+                self._preempt(self._running[-1])
+            elif self._wait_for_entries():
+                available = without_reserve(self._queue.tokens, self._planned_rate, self._queue.requests)
+                budget = max(min(self._token_budget(), available), MIN_BATCH_TOKENS)
+                self._start(Limits(budget, self._long_tokens()))
+            else:
+                return None
+            return self._running[-1]
+
+    def _wait_for_entries(self) -> bool:
+        """Waits until a batch can be built. Returns whether there is anything to compute."""
+        while True:
+            first = self._queue.first()
+            if first is None:
+                if self._closed:
+                    return False
+                self._changed.wait()
+                continue
+            # The first request of a burst waits for the others: briefly in general, longer if they are announced.
+            delay = self._batch_seconds / 5 if self._expected else self._linger
+            wait = max(first.request.arrived, self._idle_since) + delay - time.monotonic()
+            enough = 2 * self._token_budget() if self._expected else MIN_BATCH_TOKENS
+            if wait <= 0 or self._closed or self._queue.tokens >= enough:
+                return True
+            self._changed.wait(wait)
+
+    def _preempt(self, batch: RunningBatch) -> None:
+        """Suspends a batch that has more than a pack left, if a queued request is smaller than all that wait for it.
+
+        A batch that lags behind its fair share computes at least as many packs as those that suspend it.
+        """
+        if not self._queue.tokens or batch.remaining <= self._pack_tokens:
+            return
+        most = batch.remaining // 2
+        if batch.lags(self._queue.virtual_time):
+            most = min(most, self._pack_tokens) if batch.resumed else 0
+        smallest = min((request.tokens for request in batch.requests), default=0)
+        if self._start(Limits(min(self._token_budget(), most), self._long_tokens(), most, smallest)):
+            batch.resumed = False
+
+    def _start(self, limits: Limits) -> bool:
+        """Starts a batch of queued entries, if the limits allow any."""
+        entries, tokens = self._queue.take(limits)
+        if entries:
+            self._running.append(RunningBatch(entries, tokens, started=self._queue.virtual_time))
+        return bool(entries)
 
     @property
     def _planned_rate(self) -> float:
         return ASSUMED_RATE if self.rate is None else self.rate
 
     def _token_budget(self) -> float:
-        """Tokens that the engine computes in `batch_seconds`, scaled up if many requests are queued."""
-        seconds = self._batch_seconds * max(1.0, self._queued_requests / REQUESTS_PER_BATCH)
-        return max(min(seconds * self._planned_rate, MAX_BATCH_TOKENS), MIN_BATCH_TOKENS)
+        return token_budget(self._batch_seconds, self._planned_rate, self._queue.requests)
 
-    def _without_reserve(self) -> float:
-        """Queued tokens minus those that keep the engine busy while the replies of this batch are on their way."""
-        queued = self._queued_tokens
-        on_their_way = self._queued_requests * ROUND_TRIP * self._planned_rate  # if all were answered now
-        rest = queued * queued / (queued + on_their_way)
-        return rest if queued - rest >= MIN_BATCH_TOKENS else queued
+    def _long_tokens(self) -> float:
+        return long_tokens(self._batch_seconds, self._planned_rate, self._pack_tokens)
 
-    def _build_batch(self) -> list[_Entry]:
-        budget = max(min(self._token_budget(), self._without_reserve()), MIN_BATCH_TOKENS)
-        batch: list[_Entry] = []
-        questions: set[tuple[int, ...]] = set()
-        sharing = max(1, self._queued_requests)
-        tokens = 0
-        while self._heap and tokens < budget:
-            first = self._heap[0][2]
-            if not first.queued:
-                heapq.heappop(self._heap)
-                continue
-            siblings = self._siblings(first)
-            if batch and tokens + _shared_cost(siblings) > 2 * budget:
-                break
-            for entry in siblings:
-                cost = len(entry.prompt.ids) - (entry.prompt.prefix if entry.question in questions else 0)
-                if batch and tokens + cost > max(2 * budget, QUESTION_TOKENS):
-                    break
-                self._dequeue(entry)
-                batch.append(entry)
-                questions.add(entry.question)
-                tokens += cost
-        self._virtual_time += max(1, tokens // sharing)
-        self._running_tokens = tokens
-        return batch
+    def _drop_cancelled(self) -> None:
+        """Drops batches whose unfinished entries are cancelled, or most of them by tokens.
 
-    def _siblings(self, first: _Entry) -> list[_Entry]:
-        """An entry and the others of its question. Without a question it is unknown what prompts share."""
-        if not first.question:
-            return [first]
-        return [first, *(entry for entry in self._questions[first.question].values() if entry is not first)]
+        The others are queued again, at most once each: then they have a batch of their own.
+        """
+        if self._cancelled:
+            self._cancelled = False
+            for batch in list(self._running):
+                cancelled, live = batch.cancelled()
+                if cost_of(cancelled) > cost_of(live):
+                    self._end(batch, min(batch.computed, batch.tokens), complete=False)
+                    for entry in live:
+                        self._queue.put_back(entry)
 
-    def _run(self, batch: list[_Entry]) -> list[Row]:
-        started = time.perf_counter()
-        rows = self._compute_rows([entry.prompt for entry in batch])
-        seconds = time.perf_counter() - started
-        # A rejected prompt takes no time, which says nothing about the engine's rate.
-        tokens = 0 if any(isinstance(row, Exception) for row in rows) else self._running_tokens
-        if tokens >= MIN_BATCH_TOKENS // 2:
-            measured = tokens / max(seconds, 1e-6)
+    def _fail(self, batch: RunningBatch, error: Exception) -> list[tuple[Entry, Row]]:
+        """Ends a batch that failed. Returns rows for the entries that are to blame; the others are queued again."""
+        self._end(batch, 0, complete=False)
+        _, live = batch.cancelled()
+        if isinstance(error, UnreachableError):
+            return [(entry, error) for entry in live]  # a remote engine is down: to compute them again would not help
+        if len(batch.unfinished) == 1:
+            (entry,) = batch.unfinished.values()
+            logger.error("The engine failed on a prompt of %d tokens.", entry.tokens, exc_info=error)
+            return [(entry, error)]
+        for entry in live:
+            self._queue.put_back(entry)
+        return []
+
+    def _end(self, batch: RunningBatch, tokens: int, *, complete: bool) -> None:
+        """Removes a batch and reports it. Only a complete one says something about the rate."""
+        batch.close()
+        self._running.remove(batch)
+        self._idle_since = time.monotonic()
+        if complete and tokens >= MIN_BATCH_TOKENS // 2:
+            measured = tokens / max(batch.seconds, 1e-6)
             self.rate = measured if self.rate is None else self.rate + 0.3 * (measured - self.rate)
-        requests = len({id(entry.request) for entry in batch})
-        self._observe(Batch(len(batch), requests, tokens, seconds, self.rate))
-        return rows
+        self._observe(batch.statistics(tokens, self.rate))
 
-    def _compute_rows(self, prompts: list[Prompt]) -> list[Row]:
-        try:
-            return list(self._compute(prompts))
-        except UnreachableError as error:
-            return [error] * len(prompts)  # a remote engine is down: computing prompts one by one would not help
-        except Exception as error:
-            if len(prompts) == 1:
-                logger.exception("The engine failed on a prompt of %d tokens.", len(prompts[0].ids))
-                return [error]
-        return [row for prompt in prompts for row in self._compute_rows([prompt])]
-
-
-def _entries(request: PendingRequest, prompts: Sequence[Prompt]) -> list[_Entry]:
-    """The entries of prompts that have something to read. The tokens of a question are charged once per request."""
-    entries: list[_Entry] = []
-    seen: set[tuple[int, ...]] = set()
-    for index, prompt in enumerate(prompts):
-        if prompt.reads:
-            question = prompt.ids[: prompt.prefix]
-            cost = len(prompt.ids) - (prompt.prefix if question in seen else 0)
-            entries.append(_Entry(request, index, prompt, question, cost))
-            if question:
-                seen.add(question)
-    return entries
-
-
-def _shared_cost(siblings: list[_Entry]) -> int:
-    """Tokens of prompts that share their question."""
-    own = sum(len(entry.prompt.ids) - entry.prompt.prefix for entry in siblings)
-    return own + siblings[0].prompt.prefix
+    def _record(self, rows: list[tuple[Entry, Row]]) -> list[PendingRequest]:
+        """Stores rows in their requests. Returns the requests that are finished by them."""
+        finished: list[PendingRequest] = []
+        for entry, row in rows:
+            request = entry.request
+            request.rows[entry.index] = row
+            request.unfinished -= 1
+            request.tokens -= entry.cost
+            if request.unfinished == 0 and request.live:
+                request.live = False
+                self._requests -= 1
+                finished.append(request)
+        return finished

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
-from typing import IO, TextIO
+from typing import IO, Any, TextIO
 
 import pytest
 
@@ -97,6 +97,67 @@ def test_a_file_in_order_with_its_bad_lines(
         "line 2\nmean none  min none  final none  product none  geometric mean none  first error unknown\n"
         "note: Line 2 is not" in shown
     )
+
+
+GOOD = {"question": QUESTION, "steps": ["3 * 4 = 12."]}
+
+
+@pytest.mark.parametrize(
+    ("row", "passed"),
+    [
+        (GOOD | {"id": 7, "meta": {"source": ["gsm8k", None]}}, {"id": 7, "meta": {"source": ["gsm8k", None]}}),
+        ({"id": 12345678901234567890} | GOOD, {"id": 12345678901234567890}),
+        (GOOD | {"id": None, "": 0.1, "ident": "½"}, {"id": None, "": 0.1, "ident": "½"}),
+        (GOOD | {"answer": "12", "model": "m", "id": 1}, {"id": 1, "input": {"answer": "12", "model": "m"}}),
+        (GOOD | {"seconds": 3, "mean": 0.5}, {"input": {"seconds": 3, "mean": 0.5}}),
+        (GOOD | {"input": "text"}, {"input": {"input": "text"}}),
+        (GOOD | {"input": {"a": 1}, "status": "new"}, {"input": {"input": {"a": 1}, "status": "new"}}),
+        (GOOD | {"solution": None, "id": 1}, {"id": 1}),
+        (GOOD | {"id": "\ud800"}, {"id": "\ud800"}),
+        ({"question": QUESTION, "solution": "", "id": 1}, {"id": 1}),
+        ({"id": 1}, {"id": 1}),
+        ({"question": QUESTION, "id": 1, "reason": "r"}, {"id": 1, "input": {"reason": "r"}}),
+        (GOOD | {"solution": "both", "id": 1}, {"id": 1}),
+        ({"question": 3, "steps": [1], "id": 1}, {"id": 1}),
+        ({"question": "q" * 1_000_001, "steps": ["s"], "id": 1}, {"id": 1}),
+        ([1], {}),
+    ],
+    ids=range(16),
+)
+def test_other_keys_are_passed_through(
+    checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    row: object,
+    passed: dict[str, Any],
+) -> None:
+    """The result keeps its fields, whatever the input has, and no id is lost."""
+    file = jsonl(tmp_path / "in.jsonl", GOOD, row)
+    main(["score", file, "--model", str(checkpoint), "--json"])
+    plain, found = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert {name: value for name, value in found.items() if name not in plain} == passed
+    result = {name: value for name, value in found.items() if name in plain}
+    assert set(result) == set(plain)
+    scored = isinstance(row, dict) and GOOD.items() <= row.items() and row.get("solution") is None
+    if scored:
+        assert result | {"seconds": 0} == plain | {"seconds": 0}
+    assert (found["status"] == "scored") == scored
+    assert surefoot.SolutionScore.from_dict(found).to_dict() == result
+
+
+def test_deeply_nested_keys_cost_no_other_line(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a pipe, a thread with a short stack reads what the main thread has to write."""
+    deep = [json.dumps(GOOD)[:-1] + f', "id": {n}, "deep": {"[" * n}{"]" * n}}}' for n in range(800, 1000, 4)]
+    with standard_input("\n".join(deep).encode(), tmp_path / "in") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        main(["score", "-", "--model", str(checkpoint), "--json", "--quiet"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == len(deep)
+    assert all(row["id"] == int(n) for n, row in zip(range(800, 1000, 4), rows, strict=True) if "id" in row)
+    assert all("id" in row or "recursion" in row["reason"] for row in rows)
+    assert rows[0]["deep"]
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,16 @@ names the line. Results are printed as soon as they are known: an interrupted ru
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,6 +47,13 @@ BATCH = 64
 """Solutions that are scored and printed together, at most."""
 
 INPUT = "Input"
+
+READ_KEYS = ("question", "solution", "steps")
+"""The keys of an object that are scored. The others are passed through."""
+RENAMED = "input"
+"""The key of the output for passed keys whose names the result has, too."""
+
+logger = logging.getLogger("surefoot")
 
 app = typer.Typer(add_completion=False)
 
@@ -101,7 +110,8 @@ def score(
     verbose: Verbose = False,
 ) -> int:
     """Score every step of solutions. Give --question and --solution, or a file whose objects have `question` and
-    either `steps` (a list) or `solution` (text). Results come in the order of the input."""
+    either `steps` (a list) or `solution` (text). Results come in the order of the input. With --json, other keys such
+    as `id` are passed through. A key that is named `input` or like a field of the result is in the object `input`."""
     from surefoot.display.progress import Progress
 
     options = ReadOptions(split=split, closing=not no_closing, thinking=thinking)
@@ -122,7 +132,10 @@ def score(
             for line in batch:
                 result = next(results) if line.pair is not None else _unscored(scorer, line.reason)
                 tokens += result.tokens
-                _print_result(result, line.place if several else None, threshold, json)
+                if json:
+                    print(_json_line(result.to_dict(threshold), line))
+                else:
+                    _show_result(result, line.place if several else None, threshold)
                 complete &= result.status == "scored"
             sys.stdout.flush()
             bar.settle(len(batch), tokens)
@@ -136,6 +149,8 @@ class _Line:
     place: str
     pair: tuple[str, str | Sequence[str]] | None
     reason: str = ""
+    passed: Mapping[str, Any] = field(default_factory=dict)
+    """The keys that are passed through."""
 
 
 def _unscored(scorer: StepScorer, reason: str) -> SolutionScore:
@@ -144,10 +159,24 @@ def _unscored(scorer: StepScorer, reason: str) -> SolutionScore:
     return SolutionScore((), scorer.name, reason=reason, scale=scorer.scale, calibration=scorer.calibration)
 
 
-def _print_result(result: SolutionScore, place: str | None, threshold: float | None, as_json: bool) -> None:
-    if as_json:
-        print(result.to_json(threshold))
-        return
+def _json_line(result: dict[str, Any], line: _Line) -> str:
+    """Returns the result with the passed keys of its line. Fields of the result keep their names."""
+    renamed = {name: value for name, value in line.passed.items() if name in result or name == RENAMED}
+    own = {name: value for name, value in line.passed.items() if name not in renamed}
+    row = own | result | ({RENAMED: renamed} if renamed else {})
+    try:
+        text = json.dumps(row, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(row)  # half of a surrogate pair can only be written as an escape
+    except RecursionError:
+        flat = {name: value for name, value in line.passed.items() if not isinstance(value, dict | list)}
+        logger.warning("%s: values that are nested too deeply to be written are left out.", line.place)
+        return _json_line(result, replace(line, passed=flat))
+    return text
+
+
+def _show_result(result: SolutionScore, place: str | None, threshold: float | None) -> None:
     from surefoot.display.terminal import paint, show, wants_colour
 
     colour = wants_colour(sys.stdout)
@@ -224,10 +253,13 @@ def _checked(entry: Entry) -> _Line:
     place = entry.place[0].upper() + entry.place[1:]
     if entry.error is not None:
         return _Line(entry.place, None, f"{place} {entry.error}")
+    data = entry.data if isinstance(entry.data, dict) else {}
+    passed = {name: value for name, value in data.items() if name not in READ_KEYS}
     try:
         pair = read_record(entry.data)
         # Large lines are dropped here, so that a batch of them does not fill the memory.
-        reason = over_limit(*pair)
-        return _Line(entry.place, None, f"{place}: {reason}") if reason else _Line(entry.place, pair)
+        if reason := over_limit(*pair):
+            raise InputError(reason)
     except InputError as error:
-        return _Line(entry.place, None, f"{place}: {error}")
+        return _Line(entry.place, None, f"{place}: {error}", passed)
+    return _Line(entry.place, pair, passed=passed)

@@ -40,7 +40,11 @@ def error_message(error: SurefootError, command: Any) -> str:
     ...`). In an `InputError`, backticks and lists name fields of the data. Advice in parentheses that begins with
     "in Python:" is left out.
     """
+    from surefoot.jobs.expression import ExpressionError
+
     message = IN_PYTHON.sub("", str(error))
+    if isinstance(error, ExpressionError):
+        return message  # it quotes an expression, which may look like anything
     flags = dict(_flags(command))
     flags["api_key"] = flags.get("model_api_key", "--api-key")  # in `serve`, --api-key is the key of its callers
     if "family_option" in flags:

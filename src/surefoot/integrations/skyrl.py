@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
-from surefoot.errors import InputError
 from surefoot.data.messages import question_of
+from surefoot.errors import InputError
 from surefoot.integrations.token_spans import decode_with_spans
 from surefoot.integrations.unscored import OnMissing, check_missing, reward_or
 from surefoot.rewards.reward import Reward, RewardResult

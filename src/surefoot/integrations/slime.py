@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
+from surefoot.data.messages import question_of
 from surefoot.errors import InputError
 from surefoot.integrations.batched_rewards import BatchedRewards
-from surefoot.data.messages import question_of
 from surefoot.integrations.micro_batching import WAIT
 from surefoot.integrations.unscored import OnMissing, check_missing, reward_or
 from surefoot.rewards.get_reward import last_user_turn

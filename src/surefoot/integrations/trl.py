@@ -19,8 +19,8 @@ from typing import Any
 from packaging.version import Version
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
-from surefoot.errors import InputError, UnscoredError
 from surefoot.data.messages import completion_text, question_of
+from surefoot.errors import InputError, UnscoredError
 from surefoot.rewards.monitor import Monitor
 from surefoot.rewards.recipes import default_recipe, find_recipe
 from surefoot.rewards.reward import Reward, RewardResult

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
+from surefoot.data.messages import completion_text, question_of
 from surefoot.errors import InputError, MissingDependencyError, UnscoredError
 from surefoot.integrations.batched_rewards import BatchedRewards
-from surefoot.data.messages import completion_text, question_of
 from surefoot.integrations.micro_batching import WAIT
 from surefoot.rewards.recipes import default_recipe, find_recipe
 from surefoot.rewards.reward import Reward

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from surefoot.errors import MissingDependencyError
 from surefoot.data.messages import question_of
+from surefoot.errors import MissingDependencyError
 from surefoot.integrations.unscored import check_missing
 from surefoot.integrations.verl import DEFAULT_QUESTION_KEY, as_dict, comparable, question_in, rewards_for
 from surefoot.rewards.source import Sample

@@ -103,6 +103,7 @@ def bulk(
     _require_packages()
     if sum((fresh, extend, refilter)) > 1:
         raise OptionError("fresh, extend, refilter: they exclude each other. Choose one.")
+    runner = Runner(model, dict(load or {}), workers, threads, on, gpus_per_worker)
     if not isinstance(model, str | Path) and (workers > 1 or on != "local" or load):
         raise OptionError("A loaded scorer works in this process only. Pass the model's name or folder to `model`.")
     given = columns if isinstance(columns, Columns) else Columns(**(columns or {}))
@@ -120,7 +121,6 @@ def bulk(
         step_text=step_text,
         selection=Selection(filter, best_of, rank_by),
     )
-    runner = Runner(model, dict(load or {}), workers, threads, on, gpus_per_worker)
     folder = Path(out).expanduser().absolute()
     if "://" in str(out):
         raise OptionError(f"{out} is a URL. The output is a local or mounted folder, because parts are renamed in it.")

@@ -94,7 +94,8 @@ def named_errors(place: Path) -> Iterator[None]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = "Free some space" if full else "Correct that"
+        problem = os.strerror(error.errno) if error.errno else str(error)  # Arrow adds details to the text
         raise JobError(
-            f"{place} cannot be written: {error.strerror or error}. Finished units are kept. {advice} and run the same "
+            f"{place} cannot be written: {problem}. Finished units are kept. {advice} and run the same "
             "command again to continue."
         ) from error

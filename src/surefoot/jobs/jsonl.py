@@ -86,11 +86,19 @@ class SchemaBuilder:
 
     def __init__(self) -> None:
         self._types: dict[str, pyarrow.DataType | None] = {}
+        self._names: dict[str, None] = {}
         self._chunk: list[dict[str, Any]] = []
 
-    def add(self, data: dict[str, Any]) -> None:
-        """Look at one object."""
-        self._chunk.append(data)
+    @property
+    def names(self) -> list[str]:
+        """The keys of all objects."""
+        return list(self._names)
+
+    def add(self, data: dict[str, Any], *, is_valid: bool) -> None:
+        """Look at one object. One that cannot be scored has no say in the types."""
+        self._names |= dict.fromkeys(data)
+        if is_valid:
+            self._chunk.append(data)
         if len(self._chunk) == CHUNK:
             self._merge()
 

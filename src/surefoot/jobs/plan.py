@@ -61,17 +61,19 @@ def make_plan(sources: list[Source], settings: JobSettings, out: Path, first_uni
     """Read the input once and cut it into units, numbered from `first_unit`."""
     units: list[Unit] = []
     schemas: list[pyarrow.Schema] = []
+    names: dict[str, None] = {}
     scanned: list[Source] = []
     for number, source in enumerate(sources):
         scan = scan_source(source, settings, out)
         for start, end, first, rows in scan.ranges:
             units.append(Unit(first_unit + len(units), number, first, rows, start, end))
         schemas.append(scan.schema)
+        names |= dict.fromkeys(scan.names)
         scanned.append(replace(source, rows=scan.rows, tail=scan.tail))
     schema = merge_schemas(schemas, sources)
-    settings.columns.require(schema.names)
-    if settings.key.partition(".")[0] not in schema.names and settings.key not in schema.names:
-        raise OptionError(f"The input has no column {settings.key!r}. It has: {', '.join(schema.names)}.")
+    settings.columns.require(names)
+    if settings.key.partition(".")[0] not in names and settings.key not in names:
+        raise OptionError(f"The input has no column {settings.key!r}. It has: {', '.join(names)}.")
     return Plan(tuple(scanned), schema, tuple(units))
 
 
@@ -80,6 +82,8 @@ class Scan:
     """What one pass over a source finds."""
 
     schema: pyarrow.Schema
+    names: list[str]
+    """All columns, also those of rows that cannot be scored."""
     ranges: list[tuple[int, int, int, int]]
     """Start, end, first row and rows of each unit."""
     rows: int
@@ -102,7 +106,7 @@ def scan_source(source: Source, settings: JobSettings, out: Path, begin: int = 0
         rows = (data for batch in keys.batches() for data in batch.to_pylist()) if top in schema.names else ()
         for row, data in enumerate(rows):
             cutter.add(key_of(data, settings.key), row, row + 1, row, wanted)
-    return Scan(schema, cutter.finish(), reader.rows)
+    return Scan(schema, schema.names, cutter.finish(), reader.rows)
 
 
 def _scan_jsonl(path: str, settings: JobSettings, wanted: Callable[[Key], bool], begin: int, number: int) -> Scan:
@@ -110,12 +114,12 @@ def _scan_jsonl(path: str, settings: JobSettings, wanted: Callable[[Key], bool],
     with open_source(path) as stream:
         for line in read_lines(stream, start=begin, number=number):
             key = None if line.data is None else key_of(line.data, settings.key)
-            if line.data is not None and row_error(line.data, settings.columns) is None:
-                builder.add(line.data)
+            if line.data is not None:
+                builder.add(line.data, is_valid=row_error(line.data, settings.columns) is None)
             cutter.add(key, line.start, line.end, line.number, wanted)
             number = line.number + 1
         size = stream.seek(0, 2)
-    return Scan(builder.schema(), cutter.finish(), number, f"{size} {number} {tail_hash(path, size)}")
+    return Scan(builder.schema(), builder.names, cutter.finish(), number, f"{size} {number} {tail_hash(path, size)}")
 
 
 class Cutter:

@@ -6,10 +6,12 @@ import os
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from surefoot.display.progress import LINE_EVERY, Progress
+from surefoot.errors import JobError
 from surefoot.jobs.folder import PROGRESS, Entry, write_json
 
 WRITE_SECONDS = 2.0
@@ -92,7 +94,8 @@ class JobProgress:
             "host": socket.gethostname(),
             "pid": os.getpid(),
         }
-        write_json(self._out, PROGRESS, content)
+        with suppress(JobError):  # a full disk: what matters reports it
+            write_json(self._out, PROGRESS, content)
 
 
 def _rows(entry: Entry) -> int:

@@ -39,15 +39,11 @@ def _checked(job: Job, entry: Entry) -> Entry | None:
 
 def reselect(job: Job, entry: Entry) -> Entry:
     """Write the part of a scored unit again, with the selection of the job."""
-    import pyarrow.parquet as pq
-
     hidden = hidden_scored_path(entry.unit)
     if entry.scored.path != hidden and not job.settings.direct:
         os.replace(job.out / entry.scored.path, job.out / hidden)
         entry = replace(entry, scored=replace(entry.scored, path=hidden))
-    with pq.ParquetFile(job.out / entry.scored.path) as file:
-        table = file.read(use_threads=False)
-    return write_part(job, entry, table)
+    return write_part(job, entry)
 
 
 def remove_other_parts(job: Job) -> None:

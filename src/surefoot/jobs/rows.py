@@ -77,6 +77,8 @@ class RowReader:
         return UnitRows(objects_table(objects, self._schema), [unit.source] * len(rows), rows, bad)
 
     def _parquet(self, unit: Unit, source: Source) -> UnitRows:
+        import pyarrow as pa
+
         if self._open is None or self._open[0] != unit.source:
             self._open = (unit.source, ParquetReader(open_source(self._path(source)), source.path))
         table = self._open[1].read(unit.start, unit.end)
@@ -88,7 +90,11 @@ class RowReader:
         elif self._settings.sample is not None:
             key = self._settings.key if self._settings.key in table.column_names else self._settings.key.split(".")[0]
             keep = [at for at, row in enumerate(table.select([key]).to_pylist()) if self._is_wanted(row)]
-            table, rows, sources = table.take(keep), [rows[at] for at in keep], [sources[at] for at in keep]
+            table, rows, sources = (
+                table.take(pa.array(keep, pa.int64())),
+                [rows[at] for at in keep],
+                [sources[at] for at in keep],
+            )
         return UnitRows(conform(table, self._schema), sources, rows)
 
     def _is_wanted(self, row: dict[str, Any]) -> bool:

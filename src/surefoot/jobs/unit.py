@@ -89,21 +89,29 @@ class UnitScorer:
             seconds=0.0,
             model=self._identity,
         )
-        return replace(write_part(job, entry, table), seconds=round(time.perf_counter() - started, 3))
+        return replace(write_part(job, entry), seconds=round(time.perf_counter() - started, 3))
 
 
-def write_part(job: Job, entry: Entry, table: pyarrow.Table) -> Entry:
-    """Write the part of a scored unit, and return its entry with the part or with the reason why there is none."""
+def write_part(job: Job, entry: Entry) -> Entry:
+    """Write the part of a scored unit, and return its entry with the part or with the reason why there is none.
+
+    The part is always made from the scored file, so that it is the same whenever it is made.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     settings = job.settings
     if settings.direct and entry.scored.path == job.part_path(entry.unit):
-        return replace(entry, part=entry.scored, selection=job.selection_id, kept=len(table), problem=None)
+        return replace(entry, part=entry.scored, selection=job.selection_id, kept=entry.results, problem=None)
+    with pq.ParquetFile(job.out / entry.scored.path) as file:
+        table = file.read(use_threads=False)
     added = added_schema(settings).names
     inputs = [name for name in table.column_names if name not in added]
     try:
         kept = select(table, settings, inputs, added)
     except JobError as error:
         return replace(entry, part=None, selection=job.selection_id, kept=0, problem=str(error))
-    chosen = table.take(kept)
+    chosen = table.take(pa.array(kept, pa.int64()))
     path = job.part_path(entry.unit)
     part = write_table(job.out, path, chosen) if settings.format == "parquet" else _write_jsonl(job.out, path, chosen)
     return replace(entry, part=part, selection=job.selection_id, kept=len(kept), problem=None)

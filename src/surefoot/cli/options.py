@@ -15,6 +15,7 @@ import typer
 
 from surefoot.core.addresses import is_server
 from surefoot.core.options import ReadOptions, SplitRule, Thinking
+from surefoot.engine.threads import limit_threads
 from surefoot.errors import OptionError
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ Name = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Use N CPU threads.", show_default="one per core", rich_help_panel=COMPUTE),
+    typer.Option(
+        min=1, metavar="N", help="Use N CPU threads.", show_default="one per usable core", rich_help_panel=COMPUTE
+    ),
 ]
 
 
@@ -302,6 +305,8 @@ class ModelOptions:
             import torch
 
             torch.set_num_threads(self.threads)
+        elif not is_server(model):
+            limit_threads()
         return load(model, **{name: value for name, value in arguments.items() if value is not None})
 
     def arguments(self, model: str) -> dict[str, Any]:

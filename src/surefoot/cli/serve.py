@@ -22,6 +22,7 @@ from surefoot.cli.options import (
     read_key,
 )
 from surefoot.core.addresses import is_vllm
+from surefoot.engine.threads import limit_threads
 from surefoot.errors import MissingDependencyError, OptionError
 from surefoot.scoring.load_options import DEFAULT_MODEL
 
@@ -143,6 +144,7 @@ def serve(
         from surefoot.serve.settings import Settings
     except ImportError as error:
         raise MissingDependencyError(f'{error}. Install what a service needs: pip install "surefoot[serve]"') from error
+    limit_threads()
     settings = Settings(**asdict(limits), api_key=None if api_key is None else read_key(api_key))
     arguments = loading.given()
     if calibration.calibration is not None:

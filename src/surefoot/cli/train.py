@@ -185,7 +185,7 @@ def train(
     sitting: SittingOptions,
     device: Annotated[str, _run_option(metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     threads: Annotated[
-        int | None, _run_option(min=1, metavar="N", help="Use N CPU threads.", show_default="one per core")
+        int | None, _run_option(min=1, metavar="N", help="Use N CPU threads.", show_default="one per usable core")
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -193,6 +193,7 @@ def train(
     """Train a process reward model: a decoder with a two-class head that scores every step. The format of a file is
     detected from its rows (see docs/training.md). Run the same command again to resume a paused run."""
     from surefoot.engine.hardware import choose_device
+    from surefoot.engine.threads import limit_threads
     from surefoot.train.batch import Mixture, Shape
     from surefoot.train.loop import train
     from surefoot.train.model import make_trainee
@@ -202,6 +203,8 @@ def train(
         import torch
 
         torch.set_num_threads(threads)
+    else:
+        limit_threads()
     sources = [parse_source(text) for text in data_options.data]
     _check_names(data_options, [split_name(path) for path, _ in sources])
     weights = {split_name(path): weight for path, weight in sources}

@@ -21,6 +21,7 @@ from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.hardware import choose_device, choose_dtype
 from surefoot.engine.quantization import computation, require
 from surefoot.engine.runner import Runner
+from surefoot.engine.threads import warn_about_threads
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
 from surefoot.families import (
@@ -50,6 +51,8 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     calibration = as_calibration(options.calibration)
     quantize = options.quantize
     where = choose_device(options.device)
+    if where.type == "cpu":
+        warn_about_threads()
     if quantize is not None:
         try:
             require(quantize, where)

@@ -140,7 +140,9 @@ class JobOptions:
     ] = 1
     on: Annotated[
         str,
-        typer.Option(metavar="WHERE", help="local, ray, or ray://... of a Ray cluster.", rich_help_panel=COMPUTE),
+        typer.Option(
+            metavar="WHERE", help="Where to run: local, ray, or ray://... of a Ray cluster.", rich_help_panel=COMPUTE
+        ),
     ] = "local"
     gpus_per_worker: Annotated[
         float, typer.Option(min=0, metavar="N", help="GPUs per worker on Ray.", rich_help_panel=COMPUTE)
@@ -172,10 +174,10 @@ class JobOptions:
     cls=Command,
     epilog=examples(
         "surefoot bulk rollouts.jsonl scored/",
-        "surefoot bulk 'data/*.parquet' scored/ --question problem --solution response",
+        "surefoot bulk data/ scored/ --question problem --solution response",
         "surefoot bulk chats.parquet scored/ --question messages --solution messages",
-        "surefoot bulk samples/ kept/ --gold answer --filter 'score.min > 0.5 and correct'",
-        "surefoot bulk kept/ --refilter --filter 'score.min > 0.7'",
+        "surefoot bulk samples/ kept/ --gold target --filter 'min > 0.5 and correct'",
+        "surefoot bulk kept/ --refilter --filter 'min > 0.7'",
         "surefoot bulk --status scored/",
     ),
 )
@@ -197,7 +199,7 @@ def bulk(
     selection: SelectionOptions,
     job: JobOptions,
     format: Annotated[
-        Format, typer.Option(metavar="FORMAT", help="parquet or jsonl.", rich_help_panel=OUTPUT)
+        Format, typer.Option(metavar="FORMAT", help="Format of the parts: parquet or jsonl.", rich_help_panel=OUTPUT)
     ] = "parquet",
     prefix: Annotated[
         str, typer.Option(metavar="TEXT", help="Starts the names of added columns.", rich_help_panel=OUTPUT)

@@ -22,17 +22,16 @@ import typer
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import Command, with_groups
 from surefoot.cli.options import (
-    READING,
     CalibrationOptions,
     JsonLines,
     Model,
     ModelOptions,
     Quiet,
+    ReadingOptions,
     Threshold,
     Verbose,
     examples,
 )
-from surefoot.core.options import ReadOptions, SplitRule, Thinking
 from surefoot.core.result import threshold_for
 from surefoot.data.items import over_limit, read_record
 from surefoot.data.records import MAX_LINE_BYTES, Entry, file_entries, stream_entries
@@ -83,26 +82,7 @@ def score(
     ] = None,
     model: Model = DEFAULT_MODEL,
     model_options: ModelOptions,
-    split: Annotated[
-        SplitRule,
-        typer.Option(
-            metavar="RULE",
-            help="How to find the steps of a text: auto, steps, paragraphs or lines.",
-            rich_help_panel=READING,
-        ),
-    ] = "auto",
-    no_closing: Annotated[
-        bool,
-        typer.Option("--no-closing", help="Do not make the final answer a step of its own.", rich_help_panel=READING),
-    ] = False,
-    thinking: Annotated[
-        Thinking,
-        typer.Option(
-            metavar="PART",
-            help="What to score of a text with </think>: the response after it (skip), the thinking (only) or all.",
-            rich_help_panel=READING,
-        ),
-    ] = "skip",
+    reading: ReadingOptions,
     threshold: Threshold = None,
     calibration: CalibrationOptions,
     json: JsonLines = False,
@@ -114,7 +94,7 @@ def score(
     as `id` are passed through. A key that is named `input` or like a field of the result is in the object `input`."""
     from surefoot.display.progress import Progress
 
-    options = ReadOptions(split=split, closing=not no_closing, thinking=thinking)
+    options = reading.given()
     batches = _read_input(file, question, solution)
     # The first line is read before the model is loaded, so that a wrong call fails at once.
     opening = next(batches, None)

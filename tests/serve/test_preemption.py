@@ -40,7 +40,8 @@ def long(last: int, tokens: int = LONG) -> Prompt:
     [
         ([LONG], 1, 1),
         ([LONG], 12, 1),
-        ([LONG], 14, 2),  # a prompt that has one pack left is not suspended
+        ([LONG], 14, 1),
+        ([LONG - PACK + 200], 14, 2),  # a prompt that has less than half a pack left is not suspended
         ([LONG] * 4, 3, 1),
         # The virtual time has passed the tags of the last ones of a burst long before they run.
         ([LONG] * 4, 2 * LONG_PACKS + 3, 1),
@@ -211,8 +212,8 @@ def test_suspended_batches_are_few(engine: Engine) -> None:
     engine.go.set()
     assert [request.future.result(60) for request in requests] == [[[float(number)]] for number in range(len(sizes))]
     scheduler.close()
-    # A batch with more than one pack left is suspended: 65,536 tokens, then at most 32,768, down to 1,024 and 512.
-    assert 4 <= engine.most_open <= log2(65_536 / PACK) + 1
+    # A batch with at least half a pack left is suspended: 65,536 tokens, then at most 32,768, down to 256 and 128.
+    assert 4 <= engine.most_open <= log2(65_536 / (PACK / 2)) + 2
 
 
 def test_a_cancelled_long_prompt_stops_after_the_current_pack(engine: Engine) -> None:

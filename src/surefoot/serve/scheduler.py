@@ -212,11 +212,11 @@ class Scheduler:
             self._changed.wait(wait)
 
     def _preempt(self, batch: RunningBatch) -> None:
-        """Suspends a batch that has more than a pack left, if a queued request is smaller than all that wait for it.
+        """Suspends a batch that has half a pack left or more, if a queued request is smaller than all that wait for it.
 
         A batch that lags behind its fair share computes at least as many packs as those that suspend it.
         """
-        if not self._queue.tokens or batch.remaining <= self._pack_tokens:
+        if not self._queue.tokens or batch.remaining < self._pack_tokens / 2:
             return
         most = batch.remaining // 2
         if batch.lags(self._queue.virtual_time):

@@ -3,11 +3,15 @@
     python bench/load.py                     # 20,000 requests against mini, the embedded model
     python bench/load.py --model FOLDER      # or another one
     python bench/load.py --requests 1000     # a short run
+    python bench/load.py --long-only         # only small requests next to long prompts
 
 Every request has an id that the reply must repeat, and every score is compared with one computed in this process. One
 request in twenty is hostile: wrong types, a body of 10 MB, or a client that disconnects; one solution in ten contains
 marker text. The memory of the service is read from /proc. The test fails if a reply is missing or wrong, if a status is
 500 or above, or if memory grows by a tenth in the second half.
+
+After that, one client sends small requests next to clients that send long prompts all the time (see load_long.py). The
+test fails if the small ones wait for more than three packs.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from load_long import MAX_PACKS, LongRun, exceeds_limit, long_report, run_long
 
 from serve import check, service
 from surefoot.families.qwen import MARKER
@@ -119,24 +124,20 @@ def memory(pid: int) -> float:
     return int(text.split("VmRSS:")[1].split()[0]) / 1024
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=20_000)
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--model", default="mini")
-    options = parser.parse_args()
+def run_mixed(model: str, requests: int, clients: int) -> bool:
+    """Sends requests of mixed sizes and prints a report. Returns whether all replies and the memory are right."""
     pool = solutions(POOL)
-    expected = [result.step_scores for result in load_local(options.model).score_many(pool)]
-    with service(options.model) as (url, pid):
+    expected = [result.step_scores for result in load_local(model).score_many(pool)]
+    with service(model) as (url, pid):
         load = Load(url, pool, expected)
         marks = []
         parts = 10
         started = time.perf_counter()
         for part in range(parts):
-            first, last = options.requests * part // parts, options.requests * (part + 1) // parts
-            asyncio.run(load.run(first, last, options.clients))
+            first, last = requests * part // parts, requests * (part + 1) // parts
+            asyncio.run(load.run(first, last, clients))
             marks.append(memory(pid))
-            print(f"{last} of {options.requests}, {time.perf_counter() - started:.0f} s", flush=True)
+            print(f"{last} of {requests}, {time.perf_counter() - started:.0f} s", flush=True)
         seconds = time.perf_counter() - started
         metrics = httpx.get(f"{url}/metrics", trust_env=False).text
     half = marks[len(marks) // 2 - 1 :]
@@ -153,8 +154,46 @@ def main() -> None:
         "replies of 500 and above": bad,
     }
     print(json.dumps(report, indent=1))
-    if answered != options.requests or bad or grown > 0.1:
+    return answered == requests and not bad and grown <= 0.1
+
+
+def run_next_to_long(options: argparse.Namespace) -> bool:
+    """Sends small requests next to long prompts and prints a report. Returns whether they are within the limit."""
+    scorer = load_local(options.model)
+    runs: list[LongRun] = []
+    for _ in range(options.repeats):
+        with service(options.model) as (url, _):
+            runs.append(
+                asyncio.run(
+                    run_long(
+                        url,
+                        scorer,
+                        clients=options.long_clients,
+                        tokens=options.long_tokens,
+                        seconds=options.seconds,
+                    )
+                )
+            )
+        print(f"{len(runs)} of {options.repeats}: p99 {runs[-1].packs(runs[-1].p99):.2f} packs", flush=True)
+    print(json.dumps(long_report(runs), indent=1))
+    return not exceeds_limit(runs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--long-only", action="store_true", help="only measure small requests next to long prompts")
+    parser.add_argument("--long-clients", type=int, default=4, help="long prompts in flight")
+    parser.add_argument("--long-tokens", type=int, default=8192, help="tokens of a long prompt")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of a run next to long prompts")
+    parser.add_argument("--repeats", type=int, default=3, help="runs next to long prompts")
+    options = parser.parse_args()
+    if not options.long_only and not run_mixed(options.model, options.requests, options.clients):
         raise SystemExit("The load test failed.")
+    if not run_next_to_long(options):
+        raise SystemExit(f"Small requests wait for more than {MAX_PACKS:.0f} packs of long prompts.")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import surefoot
 from surefoot.core.prompt import Prompt
-from surefoot.engine.trie import Pack, Trie, build_trie
+from surefoot.engine import trie as trie_module
+from surefoot.engine.trie import Indices, Pack, Trie, build_trie
 
 # Few token values and short lists, so that prompts share prefixes of every shape, repeat and contain each other.
 ids = st.lists(st.integers(1, 3), min_size=1, max_size=12)
@@ -125,3 +127,18 @@ def test_ten_thousand_prompts_are_planned_quickly() -> None:
     assert sum(len(pack.ids) for pack in packs) == 313 * 120 + 10_000 * 280
     assert seconds < 2.0, f"{seconds:.2f} s"
     assert np.mean([len(pack.ids) for pack in packs]) > 250
+
+
+def test_the_work_per_prompt_does_not_grow(scorer: surefoot.Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reads of all prompts were encoded again for every prompt: 1,024 solutions took a million calls."""
+    calls = 0
+    encode = trie_module.encode_reads
+
+    def counted(tokens: Indices, targets: Indices) -> Indices:
+        nonlocal calls
+        calls += 1
+        return encode(tokens, targets)
+
+    monkeypatch.setattr(trie_module, "encode_reads", counted)
+    scorer.score_many([("What is 2 + 3?", f"It is {number}.") for number in range(40)])
+    assert calls == 40

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ class Trie:
     cuts: list[tuple[int, Indices]]
     """The first token of each pack, and the ancestors of that token."""
 
-    @property
+    @cached_property
     def read_keys(self) -> list[Indices]:
         """The reads of each prompt as sortable numbers: see `encode_reads`."""
         return [encode_reads(tokens, targets) for tokens, targets in zip(self.reads, self.targets, strict=True)]

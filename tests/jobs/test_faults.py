@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import surefoot
-from helpers.bulk import content, parts, results, run_job, sums, write_jsonl
+from helpers.bulk import content, die, parts, results, run_job, sums, write_jsonl
 from surefoot.errors import JobError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc, SIGKILL and tmpfs")
@@ -272,7 +272,7 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 
 def test_workers_that_die(source: Path, tmp_path: Path, checkpoint: Path) -> None:
     """One worker is killed in the middle; then the process that started them, which takes the others with it."""
-    options = {"model": str(checkpoint), "unit_rows": 1}
+    options = {"model": str(checkpoint), "unit_rows": 2}
     finish(source, tmp_path / "whole", options)
     out = tmp_path / "out"
     process = start(source, out, options | {"workers": 2})
@@ -296,7 +296,7 @@ def test_a_worker_that_always_dies_stops_the_job(
 ) -> None:
     from surefoot.jobs import local
 
-    monkeypatch.setattr(local, "_run", os._exit)  # what lack of memory does to a worker
+    monkeypatch.setattr(local, "_run", die)
     with pytest.raises(JobError, match="3 workers died while they scored unit"):
         surefoot.bulk(source, tmp_path / "out", model=str(checkpoint), workers=2, unit_rows=24)
     monkeypatch.undo()

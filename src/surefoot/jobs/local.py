@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
+from functools import cache, partial
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
 from surefoot.core.protocols import StepScorer
+from surefoot.engine.threads import spin_briefly
 from surefoot.errors import JobError
 from surefoot.jobs.folder import Entry, ModelIdentity, read_job
 from surefoot.jobs.plan import Unit
@@ -26,8 +28,8 @@ from surefoot.jobs.unit import UnitScorer, model_identity
 MAX_ATTEMPTS = 3
 """How often a unit is tried whose worker dies."""
 
-_scorer: UnitScorer
-"""The scorer of a worker process."""
+_load: Callable[[], UnitScorer]
+"""Loads the model of a worker process, once."""
 
 
 def run_here(scorer: UnitScorer, units: Sequence[Unit]) -> Iterator[Entry]:
@@ -109,9 +111,11 @@ def _start(
 def _prepare_worker(
     out: str, model: str, load: dict[str, Any], expected: ModelIdentity | None, threads: int | None
 ) -> None:
-    global _scorer
+    global _load
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _scorer = load_unit_scorer(out, model, load, expected, threads)
+    spin_briefly()
+    # Loading waits for the first unit: an error in this function would end the pool without its message.
+    _load = cache(partial(load_unit_scorer, out, model, load, expected, threads))
 
 
 def _end_with_parent() -> None:
@@ -122,7 +126,7 @@ def _end_with_parent() -> None:
 
 
 def _run(unit: Unit) -> Entry:
-    return _scorer.run(unit)
+    return _load().run(unit)
 
 
 def load_unit_scorer(

@@ -66,7 +66,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[testing]"
+	$(PIP) --editable ".[bulk,testing]"
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt

@@ -59,6 +59,11 @@ def write_graded(scorer: surefoot.Scorer) -> None:
     Path("graded.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def write_samples() -> None:
+    row = {"question": "What is 2 + 3?", "solution": "2 + 3 = 5.\nThe answer is 5.", "target": 5}
+    Path("samples.jsonl").write_text(json.dumps(row) + "\n")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_run_in_their_order(
     page: Path,
@@ -69,6 +74,7 @@ def test_python_blocks_run_in_their_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_graded(scorer)
+    write_samples()
     names = {
         "question": "What is 2 + 3 * 4?",
         "solution": "Step 1: 3 * 4 = 12.\nStep 2: 2 + 12 = 14.\nFinal Answer: 14",
@@ -85,6 +91,7 @@ def test_commands_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_graded(scorer)
+    write_samples()
     Path("solutions.jsonl").write_text('{"question": "What is 1 + 1?", "steps": ["1 + 1 = 2."]}\n')
     Path("ProcessBench").mkdir()
     Path("ProcessBench/gsm8k.json").write_text('[{"problem": "What is 1 + 1?", "steps": ["1 + 1 = 2."], "label": -1}]')
@@ -185,6 +192,7 @@ def test_every_public_name_has_an_example_that_runs(
     name: str, scorer: surefoot.Scorer, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    write_samples()
     Path("ProcessBench").mkdir()
     Path("ProcessBench/gsm8k.json").write_text('[{"problem": "What is 1 + 1?", "steps": ["1 + 1 = 2."], "label": -1}]')
     value = getattr(surefoot, name)

@@ -78,7 +78,7 @@ def bulk(
 ) -> BulkReport:
     """Scores all rows of files into a folder. Run it again to continue after a crash: nothing is lost or doubled.
 
-    >>> report = surefoot.bulk("rollouts.jsonl", "scored", columns={"question": "problem", "solution": "response"})
+    >>> report = surefoot.bulk("samples.jsonl", "scored", columns={"gold": "target"}, reward="outcome+process")
     >>> report.bad_rows
     0
 

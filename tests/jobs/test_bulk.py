@@ -198,6 +198,26 @@ def test_bad_rows_are_set_aside_with_a_reason(tmp_path: Path, scorer: surefoot.S
     assert all(isinstance(row["id"], str) for row in results(tmp_path / "out"))
 
 
+def test_chat_messages_that_are_not_what_they_look_like(tmp_path: Path, scorer: surefoot.Scorer) -> None:
+    contents = [5, ["text"], [{"type": "text", "text": 3}]]
+    rows = [
+        {"question": [{"role": "user", "content": each}], "solution": "So it is 5."}
+        for each in ("What is it?", *contents)
+    ]
+    report = surefoot.bulk(write_jsonl(tmp_path / "in.jsonl", rows), tmp_path / "out", model=scorer)
+    assert (report.rows, report.bad_rows) == (1, 3)
+    reasons = [row["reason"] for row in errors(tmp_path / "out")]
+    assert ["not text or a list of parts" in reason for reason in reasons] == [True, True, False]
+    assert reasons[2] == "A message has a part whose text is not a string."
+
+
+def test_parquet_whose_text_is_not_text(tmp_path: Path, scorer: surefoot.Scorer) -> None:
+    wrong = pa.array([b"What \xff?"]).view(pa.string())
+    pq.write_table(pa.table({"question": wrong, "solution": ["x"]}), tmp_path / "in.parquet")
+    with pytest.raises(InputError, match="text that is not UTF-8"):
+        surefoot.bulk(tmp_path / "in.parquet", tmp_path / "out", model=scorer)
+
+
 def test_bad_rows_of_parquet(tmp_path: Path, scorer: surefoot.Scorer) -> None:
     rows = [*ROWS[:2], {"question": None, "solution": "x", "id": "bad"}, *ROWS[2:4]]
     report = surefoot.bulk(write_parquet(tmp_path / "in.parquet", rows), tmp_path / "out", model=scorer)

@@ -48,4 +48,9 @@ def content_text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str) or content is None:
         return content or ""
-    return "".join(part.get("text") or "" for part in content if part.get("type") == "text")
+    if not isinstance(content, Sequence) or not all(isinstance(part, Mapping) for part in content):
+        raise InputError(f"The content of a message is {type(content).__name__}, not text or a list of parts.")
+    texts = [part.get("text") or "" for part in content if part.get("type") == "text"]
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError("A message has a part whose text is not a string.")
+    return "".join(texts)

@@ -61,11 +61,24 @@ class ParquetReader:
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self._name} cannot be read: {error}") from error
         schema = self.schema if self._columns is None else None
-        return pa.Table.from_batches([each.replace_schema_metadata(None) for each in found], schema)
+        table = pa.Table.from_batches([each.replace_schema_metadata(None) for each in found], schema)
+        self._require_text(table)
+        return table
+
+    def _require_text(self, rows: pyarrow.Table | pyarrow.RecordBatch) -> None:
+        """Parquet files may hold bytes in place of text, which Arrow only notices when they are used."""
+        import pyarrow as pa
+
+        try:
+            rows.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{self._name} has a column of text that is not UTF-8: {error}. Correct it.") from error
 
     def batches(self) -> Iterator[pyarrow.RecordBatch]:
         """Yield all rows."""
-        yield from self._iterate(0)
+        for batch in self._iterate(0):
+            self._require_text(batch)
+            yield batch
 
     def _iterate(self, group: int) -> Iterator[pyarrow.RecordBatch]:
         groups = range(group, self._file.metadata.num_row_groups)

@@ -54,10 +54,11 @@ def write_many(path: Path, rows: int, *, shuffled: bool) -> Path:
     return path
 
 
-def timed(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
+def timed(work: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds, and CPU seconds of this process."""
+    started, used = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, time.process_time() - used
 
 
 def measure_speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -75,24 +76,27 @@ def measure_speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {
         "score_stream": lambda: list(scorer.score_stream(items, window=options.unit_rows)),
         "bulk": lambda: bulk(model=scorer),
-        "bulk, loading included": lambda: bulk(model="mini"),
-        "bulk --workers 2": lambda: bulk(model="mini", workers=2),
     }
+    here = list(ways)
+    if options.workers > 1:
+        ways[f"bulk --workers {options.workers}"] = lambda: bulk(model="mini", workers=options.workers)
     if options.ray:
         ways["Ray Data map_batches"] = lambda: ray_data(source, folder / "ray")
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for repeat in range(options.repeats):
         for name, work in ways.items():
-            seconds[name].append(timed(work))
-            print(f"{repeat + 1}: {name}: {len(items) / seconds[name][-1]:.1f} rows/s", flush=True)
-    base = seconds["score_stream"]
-    return {
-        name: {
-            "rows per second": round(len(items) / statistics.median(each), 2),
-            "of score_stream": ratios([b / a for a, b in zip(each, base, strict=True)]),
-        }
-        for name, each in seconds.items()
-    }
+            spent[name].append(timed(work))
+            print(f"{repeat + 1}: {name}: {len(items) / spent[name][-1][0]:.1f} rows/s", flush=True)
+    base = spent["score_stream"]
+    found: dict[str, Any] = {}
+    for name, each in spent.items():
+        speeds = [before[0] / after[0] for after, before in zip(each, base, strict=True)]
+        rows_per_second = round(len(items) / statistics.median(seconds for seconds, _ in each), 2)
+        found[name] = {"rows per second": rows_per_second, "speed of score_stream": ratios(speeds)}
+        if name in here:  # other load on the machine matters less
+            used = [after[1] / before[1] for after, before in zip(each, base, strict=True)]
+            found[name]["CPU time of score_stream"] = ratios(used)
+    return found
 
 
 def ray_data(source: Path, out: Path) -> None:
@@ -167,6 +171,7 @@ def main() -> None:
     parser.add_argument("--unit-rows", type=int, default=1024)
     parser.add_argument("--many", type=int, default=200_000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--ray", action="store_true", help="also measure Ray Data")
     options = parser.parse_args()
     measure = measure_memory if options.memory else measure_resume if options.resume else measure_speed

@@ -21,15 +21,17 @@ from surefoot.errors import InputError, JobError, OptionError
 ROWS = sums()
 
 
-def zstd(path: Path, text: str) -> None:
+def zstd(path: Path, text: str) -> Path:
     with pa.output_stream(str(path), compression="zstd") as stream:
         stream.write(text.encode())
+    return path
 
 
-def ipc(path: Path, *, stream: bool) -> None:
+def ipc(path: Path, *, stream: bool) -> Path:
     table = pa.Table.from_pylist(ROWS)
     with (pa.ipc.new_stream if stream else pa.ipc.new_file)(str(path), table.schema) as writer:
         writer.write_table(table, max_chunksize=5)
+    return path
 
 
 def lines(rows: list[dict[str, Any]]) -> str:
@@ -53,11 +55,11 @@ INPUTS: dict[str, Callable[[Path], Any]] = {
         )
         and folder
     ),
-    "zstd": lambda folder: zstd(folder / "rows.jsonl.zst", lines(ROWS)) or folder,
+    "zstd": lambda folder: zstd(folder / "rows.jsonl.zst", lines(ROWS)),
     "parquet": lambda folder: write_parquet(folder / "rows.parquet", ROWS),
     "parquet in small row groups": lambda folder: write_parquet(folder / "rows.parquet", ROWS, row_group_size=4),
-    "arrow file": lambda folder: ipc(folder / "rows.arrow", stream=False) or folder / "rows.arrow",
-    "arrow stream": lambda folder: ipc(folder / "rows.arrow", stream=True) or folder / "rows.arrow",
+    "arrow file": lambda folder: ipc(folder / "rows.arrow", stream=False),
+    "arrow stream": lambda folder: ipc(folder / "rows.arrow", stream=True),
     "several files": lambda folder: [
         write_jsonl(folder / "a.jsonl", ROWS[:7]),
         write_parquet(folder / "b.parquet", ROWS[7:]),
@@ -259,7 +261,7 @@ def test_an_unscored_solution_is_a_result_with_a_reason(tmp_path: Path, scorer: 
     assert all(row["prm_mean"] is None and row["prm_first_error"] is None for row in found)
 
 
-VALUES = [
+VALUES: list[tuple[str, list[Any], Any]] = [
     ("text", ["a", None, "é"], pa.string()),
     ("whole", [1, None, -(2**53)], pa.int64()),
     ("number", [1, 2.5, None], pa.float64()),
@@ -268,16 +270,17 @@ VALUES = [
     ("nested", [[{"a": 1}], [{"a": 2, "b": "x"}], []], None),
     ("nothing", [None, None, None], pa.string()),
 ]
-MIXED = [
+MIXED: list[tuple[str, list[Any]]] = [
     ("mixed", [1, "a", None]),
     ("large", [2**80, 1, 0]),
     ("empty", [{}, {}, {}]),
     ("any", [{"a": 1}, {"a": "x"}, [1]]),
 ]
+COLUMNS = [*((name, values) for name, values, _ in VALUES), *MIXED]
 
 
 def test_the_types_of_jsonl_columns(tmp_path: Path, scorer: surefoot.Scorer) -> None:
-    rows = [ROWS[at] | {name: values[at] for name, values, *_ in [*VALUES, *MIXED]} for at in range(3)]
+    rows = [ROWS[at] | {name: values[at] for name, values in COLUMNS} for at in range(3)]
     source = write_jsonl(tmp_path / "in.jsonl", rows)
     surefoot.bulk(source, tmp_path / "parquet", model=scorer, unit_rows=1)
     schemas = {pq.read_schema(part) for part in parts(tmp_path / "parquet")}
@@ -290,7 +293,7 @@ def test_the_types_of_jsonl_columns(tmp_path: Path, scorer: surefoot.Scorer) -> 
     assert [row["mixed"] for row in found] == ["1", '"a"', None]
     surefoot.bulk(source, tmp_path / "jsonl", model=scorer, unit_rows=1, format="jsonl")
     for row, given in zip(results(tmp_path / "jsonl"), rows, strict=True):
-        for name, *_ in [*VALUES, *MIXED]:
+        for name, _ in COLUMNS:
             expected = [{"b": None} | each for each in given[name]] if name == "nested" else given[name]
             assert row[name] == expected, name
 
@@ -379,11 +382,12 @@ def test_input_and_output_that_cannot_be_used(tmp_path: Path, scorer: surefoot.S
     ]:
         with pytest.raises(InputError, match=message):
             surefoot.bulk(given if isinstance(given, list) else str(given), tmp_path / "out", model=scorer)
-    for out, message in [
+    outs: list[tuple[Path | str, str]] = [
         (source, "is a file"),
         (tmp_path, "is not empty and holds no bulk job"),
         ("s3://bucket/out", "is a URL"),
-    ]:
+    ]
+    for out, message in outs:
         with pytest.raises((JobError, OptionError), match=message):
             surefoot.bulk(source, out, model=scorer)
     assert not (Path.cwd() / "s3:").exists()
@@ -483,10 +487,10 @@ def test_a_changed_option_is_named(name: str, tmp_path: Path, scorer: surefoot.S
     surefoot.bulk(source, tmp_path / "out", model=scorer, unit_rows=4)
     before = content(tmp_path / "out")
     with pytest.raises(JobError) as raised:
-        surefoot.bulk(source, tmp_path / "out", **{"model": scorer, "unit_rows": 4} | options)
+        surefoot.bulk(source, tmp_path / "out", **dict[str, Any]({"model": scorer, "unit_rows": 4} | options))
     assert message in str(raised.value)
     assert content(tmp_path / "out") == before
-    surefoot.bulk(source, tmp_path / "out", **{"model": scorer, "fresh": True} | options)
+    surefoot.bulk(source, tmp_path / "out", **dict[str, Any]({"model": scorer, "fresh": True} | options))
 
 
 def test_a_changed_input_or_model_is_named(tmp_path: Path, scorer: surefoot.Scorer, mini: surefoot.Scorer) -> None:

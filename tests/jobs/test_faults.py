@@ -228,7 +228,7 @@ def test_a_damaged_job_says_what_to_do(source: Path, tmp_path: Path, scorer: sur
 
 def test_one_run_at_a_time(source: Path, tmp_path: Path, checkpoint: Path, scorer: surefoot.Scorer) -> None:
     out = tmp_path / "out"
-    options = {"model": str(checkpoint), "unit_rows": 1}
+    options: dict[str, Any] = {"model": str(checkpoint), "unit_rows": 1}
     process = start(source, out, options)
     until = time.monotonic() + SECONDS
     while not parts(out):

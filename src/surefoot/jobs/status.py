@@ -77,7 +77,7 @@ def job_status(out: str | Path) -> JobStatus:
         units=len(done),
         total_units=len(job.plan.units),
         bad_rows=job.planned_errors + sum(entry.bad for entry in done),
-        model=journal.model and journal.model.name,
+        model=None if journal.model is None else journal.model.name,
         seconds_to_go=_progress(folder).get("seconds_to_go") if owner else None,
         owner=owner,
     )

@@ -1,4 +1,4 @@
-"""A real Ray cluster of two nodes on this machine, which listens on loopback only."""
+"""A real Ray cluster of one or two nodes on this machine, which listens on loopback only."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def ray_folder() -> str:
 
 
 @contextmanager
-def two_nodes() -> Iterator[RayCluster]:
-    """Start a cluster to which `on="ray"` connects. Nothing of it is left at the end."""
+def local_cluster(nodes: int = 2, cpus: int = 1) -> Iterator[RayCluster]:
+    """Start a cluster to which `on="ray"` connects, with `cpus` per node. Nothing of it is left at the end."""
     folder = ray_folder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -101,9 +101,10 @@ def two_nodes() -> Iterator[RayCluster]:
         patch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)  # if Ray was imported before
         head = {"include_dashboard": False, "temp_dir": f"{folder}/ray", "_system_config": HEALTH}
         running = RayCluster()
-        running.cluster = Cluster(initialize_head=True, head_node_args=NODE | head)
+        running.cluster = Cluster(initialize_head=True, head_node_args=NODE | head | {"num_cpus": cpus})
         try:
-            running.add_node()
+            for _ in range(nodes - 1):
+                running.add_node()
             patch.setenv("RAY_ADDRESS", running.address)
             yield running
         finally:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import surefoot
-from helpers.ray_cluster import RayCluster, two_nodes
+from helpers.ray_cluster import RayCluster, local_cluster
 from surefoot.core.arrow import score_schema, score_table
 from surefoot.errors import LoadError, OptionError
 from surefoot.integrations.ray import ScoreBatch
@@ -93,7 +93,7 @@ BATCHES: dict[str, tuple[pa.Table, dict[str, Any], list[str | None]]] = {
     "messages with texts as parts": (
         pa.table({"chat": [[{"role": "user", "content": [QUESTION]}]]}),
         {"columns": {"question": "chat", "solution": "chat"}},
-        ["The row cannot be read: "],
+        ["The content of a message is list, not text or a list of parts."],
     ),
     "text that is not UTF-8": (
         not_utf8(),
@@ -139,7 +139,7 @@ def test_a_model_that_does_not_exist_raises() -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
-    with two_nodes() as running:
+    with local_cluster(nodes=1, cpus=2) as running:
         ray.init(running.address, log_to_driver=False, logging_level="ERROR")
         yield running
 

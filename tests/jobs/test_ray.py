@@ -17,7 +17,7 @@ import pytest
 
 import surefoot
 from helpers.bulk import content, sums, write_jsonl
-from helpers.ray_cluster import LOOPBACK, SECONDS, RayCluster, ray_folder, two_nodes, wait_for
+from helpers.ray_cluster import LOOPBACK, SECONDS, RayCluster, local_cluster, ray_folder, wait_for
 from surefoot.errors import JobError, LoadError, MissingDependencyError, OptionError
 from surefoot.jobs import ray_cluster, ray_placement
 from surefoot.jobs.bulk import BulkReport
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc and 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
-    with two_nodes() as running:
+    with local_cluster() as running:
         yield running
 
 
@@ -63,15 +63,15 @@ def run(source: Path, out: Path, **options: Any) -> BulkReport:
 
 
 @pytest.fixture
-def after_first_unit(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
-    """Lets a test do something when the first unit is in the journal and the workers are scoring others."""
+def after_units(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
+    """Lets a test do something when some units are in the journal and the workers are scoring others."""
 
-    def install(action: Callable[[], None]) -> None:
+    def install(count: int, action: Callable[[], None]) -> None:
         append = Journal.append
 
         def hooked(journal: Journal, entry: Entry) -> None:
             append(journal, entry)
-            if len(journal.entries) == 1:
+            if len(journal.entries) == count:
                 action()
 
         monkeypatch.setattr(Journal, "append", hooked)
@@ -88,7 +88,7 @@ def test_a_killed_worker_costs_only_its_unit(
     source: Path,
     expected: dict[str, bytes],
     tmp_path: Path,
-    after_first_unit: Any,
+    after_units: Callable[[int, Callable[[], None]], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     listeners: set[str] = set()
@@ -101,7 +101,7 @@ def test_a_killed_worker_costs_only_its_unit(
         wait_for(lambda: bool(scoring()))  # the other worker may still be loading the model
         os.kill(scoring()[0], signal.SIGKILL)
 
-    after_first_unit(kill)
+    after_units(1, kill)
     report = run(source, tmp_path / "out")
     assert content(tmp_path / "out") == expected
     assert (report.units, report.rows, report.bad_rows) == (12, 48, 2)
@@ -109,27 +109,6 @@ def test_a_killed_worker_costs_only_its_unit(
     assert listeners <= LOOPBACK
     assert not ray.is_initialized()
     wait_for(lambda: not any(map(cluster.actors, cluster.nodes)))
-
-
-def test_a_lost_node_costs_only_its_unit(
-    cluster: RayCluster,
-    source: Path,
-    expected: dict[str, bytes],
-    tmp_path: Path,
-    after_first_unit: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def lose() -> None:
-        wait_for(lambda: bool(cluster.actors(cluster.worker_node)))
-        cluster.lose_node()
-
-    after_first_unit(lose)
-    try:
-        run(source, tmp_path / "out")
-    finally:
-        cluster.add_node()
-    assert content(tmp_path / "out") == expected
-    assert has_warned(caplog, "A worker was lost")
 
 
 DRIVER = """
@@ -149,15 +128,31 @@ surefoot.bulk(sys.argv[1], sys.argv[2], model="mini", unit_rows=4, on="ray", wor
 """
 
 
-def test_a_killed_driver_continues(
-    cluster: RayCluster, source: Path, expected: dict[str, bytes], tmp_path: Path
+def test_a_killed_driver_continues_and_a_lost_node_costs_only_its_unit(
+    cluster: RayCluster,
+    source: Path,
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    after_units: Callable[[int, Callable[[], None]], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     out = tmp_path / "out"
     killed = subprocess.run([sys.executable, "-c", DRIVER, str(source), str(out)], timeout=SECONDS, check=False)
     assert killed.returncode == -signal.SIGKILL
-    report = run(source, out, workers=1)
+    assert not content(out).items() - expected.items()
+
+    def lose_node() -> None:
+        wait_for(lambda: bool(cluster.actors(cluster.worker_node)))
+        cluster.lose_node()
+
+    after_units(3, lose_node)
+    try:
+        report = run(source, out)
+    finally:
+        cluster.add_node()
     assert report.resumed_units == 2
     assert content(out) == expected
+    assert has_warned(caplog, "A worker was lost")
     assert not list(out.rglob(".*.tmp"))
     wait_for(lambda: not any(map(cluster.actors, cluster.nodes)))  # also those of the killed driver
 

@@ -98,8 +98,6 @@ class ScoreBatch:
             return self._columns.items(row)[0]
         except InputError as error:
             return str(error)
-        except (AttributeError, TypeError) as error:  # chat messages that are not what they look like
-            return f"The row cannot be read: {error}"
 
 
 def _rows(table: pyarrow.Table) -> list[dict[str, Any] | str]:

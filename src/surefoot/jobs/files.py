@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def _hash(stream: IO[bytes]) -> str:  # Python 3.10
 def write_file(folder: Path, path: str, write: Callable[[Path], Any]) -> FileSum:
     """Let `write` produce a temporary file, then sync it and rename it to `path` in `folder`."""
     place = folder / path
-    temporary = place.with_name(f".{place.name}.{os.getpid()}{TEMPORARY}")
+    temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}{TEMPORARY}")
     with named_errors(place):
         try:
             write(temporary)

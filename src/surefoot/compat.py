@@ -138,7 +138,7 @@ class ProcessRewardScorer:
 
         from surefoot.engine.checkpoint import open_checkpoint
         from surefoot.families.mini import locate
-        from surefoot.families.tokenizer import tokenizer_folder
+        from surefoot.tokenization.tokenizer import tokenizer_folder
 
         folder = tokenizer_folder(*open_checkpoint(locate(self.model_name)).tokenizer_folders)
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

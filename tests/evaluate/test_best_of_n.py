@@ -14,7 +14,7 @@ import pytest
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import BestOfNResult, Rollout, best_of_n, read_rollouts
 from surefoot.evaluate.best_of_n import selection
-from surefoot.evaluate.best_of_n.answer_groups import AnswerGrouper
+from surefoot.text.answer_groups import AnswerGrouper
 
 TEACHER = Path(__file__).parents[3] / "shared" / "data" / "teacher" / "gsm8k_bon32_with_prm_scores.jsonl.gz"
 

@@ -17,9 +17,9 @@ from surefoot.errors import CheckpointError, OptionError
 from surefoot.families import FAMILIES, Family, PromptTokenizer, find_goldens, with_options
 from surefoot.families.actprm import PROCESSBENCH_SYSTEM
 from surefoot.families.fover import FIRST_TURN
-from surefoot.families.tokenizer import parse_tokenizer
 from surefoot.families.turns import LLAMA_SYSTEM
 from surefoot.testing import qwen_tokenizer_json
+from surefoot.tokenization.tokenizer import parse_tokenizer
 
 QUESTION, STEPS = find_goldens(FAMILIES["shepherd"])[0].question, find_goldens(FAMILIES["shepherd"])[0].steps
 QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."

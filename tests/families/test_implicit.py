@@ -18,9 +18,9 @@ from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError
 from surefoot.families import TokenizerSettings, adopt_settings, check_settings, find_family
 from surefoot.families.implicit import Implicit
-from surefoot.families.tokenizer import parse_tokenizer
 from surefoot.scoring.local import load_local
 from surefoot.scoring.score_cache import ScoreCache
+from surefoot.tokenization.tokenizer import parse_tokenizer
 
 QUESTION, STEPS = "How much is 2 + 2?", ["2 + 2 = 4.", "So it is 4.", "The answer is: 4"]
 

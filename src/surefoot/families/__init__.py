@@ -15,9 +15,9 @@ from surefoot.families.registry import (
     trained_tokens,
 )
 from surefoot.families.sizes import Size
-from surefoot.families.tokenizer import PromptTokenizer
 from surefoot.families.tokenizer_check import TokenizerCheck, adopt_settings, check_settings
-from surefoot.families.tokenizer_settings import TokenizerSettings, read_tokenizer_settings
+from surefoot.tokenization.settings import TokenizerSettings, read_tokenizer_settings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 __all__ = [
     "FAMILIES",

@@ -16,8 +16,8 @@ from surefoot.core.prompt import Prompt
 from surefoot.families.base import Family, StepValue, config_int
 from surefoot.families.chat import chatml_with_markers, marked_messages
 from surefoot.families.qwen import MARKER, SYSTEM
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message
+from surefoot.tokenization.settings import Message
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,8 +18,8 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.families.catalog import CatalogEntry
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message, TokenizerSettings
+from surefoot.tokenization.settings import Message, TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from surefoot.core.prompt import Prompt
-from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 
 @dataclass

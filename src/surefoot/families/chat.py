@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from surefoot.core.prompt import Prompt
 from surefoot.errors import CheckpointError, OptionError
 from surefoot.families.builder import PromptBuilder
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message, TokenizerSettings
+from surefoot.tokenization.settings import Message, TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 STEP_LABEL = re.compile(r"[\s*]*Step\s+\d+\s*[:.]", re.IGNORECASE)
 CHAT_FORMATS = ("llama3", "chatml")

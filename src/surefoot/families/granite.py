@@ -16,8 +16,8 @@ from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.heads import log_probabilities
 from surefoot.families.label_words import output_layer
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message
+from surefoot.tokenization.settings import Message
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

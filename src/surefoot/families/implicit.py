@@ -35,8 +35,8 @@ from surefoot.families.chat import (
 from surefoot.families.heads import log_probabilities
 from surefoot.families.label_words import output_layer
 from surefoot.families.qwen import SYSTEM
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message, TokenizerSettings
+from surefoot.tokenization.settings import Message, TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

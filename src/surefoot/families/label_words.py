@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.errors import CheckpointError
 from surefoot.families.base import Family, config_int
-from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,8 +17,8 @@ from surefoot.families.base import StepValue
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import chatml_turn, template_system
 from surefoot.families.label_words import LabelWordFamily
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message, TokenizerSettings
+from surefoot.tokenization.settings import Message, TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -20,7 +20,7 @@ from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import numbered
 from surefoot.families.heads import linear, linear_shapes
-from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

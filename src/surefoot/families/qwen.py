@@ -14,8 +14,8 @@ from typing import Any
 from surefoot.core.prompt import Prompt
 from surefoot.families.chat import chatml_with_markers, marked_messages, template_system
 from surefoot.families.heads import TwoClassFamily
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message, TokenizerSettings
+from surefoot.tokenization.settings import Message, TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
 MARKER = "<extra_0>"

@@ -17,8 +17,8 @@ from surefoot.errors import OptionError
 from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.heads import linear, linear_shapes
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import TokenizerSettings
+from surefoot.tokenization.settings import TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from surefoot.families.tagged import TaggedFamily
-from surefoot.families.tokenizer_settings import TokenizerSettings
+from surefoot.tokenization.settings import TokenizerSettings
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from surefoot.core.prompt import Prompt
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import add_turn, check_chat_format, llama_header
 from surefoot.families.label_words import LabelWordFamily
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message
+from surefoot.tokenization.settings import Message
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 TAG = " ки"
 SYSTEM = (

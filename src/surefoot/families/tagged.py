@@ -16,8 +16,8 @@ from surefoot.core.prompt import Prompt
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import numbered
 from surefoot.families.label_words import LabelWordFamily
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import TokenizerSettings
+from surefoot.tokenization.settings import TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from surefoot.errors import CheckpointError
 from surefoot.families.base import Family, with_options
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message, TokenizerSettings
+from surefoot.tokenization.settings import Message, TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 logger = logging.getLogger("surefoot")
 

@@ -22,8 +22,8 @@ from surefoot.families.chat import (
     template_system,
 )
 from surefoot.families.label_words import LabelWordFamily
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message, TokenizerSettings
+from surefoot.tokenization.settings import Message, TokenizerSettings
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 LLAMA_SYSTEM = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 """What the stock chat template of Llama 3.1 puts in the system turn, before a system message if there is one."""

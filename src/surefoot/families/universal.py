@@ -16,8 +16,8 @@ from surefoot.families.base import Family
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.chat import chatml_turn, open_assistant_turn
 from surefoot.families.heads import mlp, mlp_shapes
-from surefoot.families.tokenizer import PromptTokenizer
-from surefoot.families.tokenizer_settings import Message
+from surefoot.tokenization.settings import Message
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

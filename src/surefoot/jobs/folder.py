@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.options import ReadOptions
 from surefoot.data.columns import Columns
+from surefoot.data.files import FileSum, named_errors, remove_temporary, write_file
 from surefoot.errors import JobError
-from surefoot.jobs.files import FileSum, named_errors, remove_temporary, write_file
 from surefoot.jobs.plan import Plan, read_units, units_table
 from surefoot.jobs.settings import JobSettings, Selection
 from surefoot.jobs.sources import Source

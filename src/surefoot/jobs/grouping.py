@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.jobs.files import write_file
+from surefoot.data.files import write_file
 from surefoot.jobs.folder import OWN
 from surefoot.jobs.jsonl import plain_rows
 from surefoot.jobs.plan import Plan, Unit, key_of, scan_source

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surefoot.data.files import write_file
 from surefoot.errors import InputError, MissingDependencyError
-from surefoot.jobs.files import write_file
 from surefoot.jobs.sources import Source, open_source
 
 if TYPE_CHECKING:

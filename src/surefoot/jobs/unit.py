@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from surefoot.core.arrow import score_schema, score_table
 from surefoot.core.protocols import Item, StepScorer
 from surefoot.core.result import SolutionScore
+from surefoot.data.files import FileSum, write_file
 from surefoot.errors import JobError
-from surefoot.jobs.files import FileSum, write_file
 from surefoot.jobs.folder import Entry, Job, ModelIdentity, errors_path
 from surefoot.jobs.jsonl import is_json, plain_rows, row_error
 from surefoot.jobs.plan import Unit

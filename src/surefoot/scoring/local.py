@@ -36,11 +36,11 @@ from surefoot.families import (
 )
 from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
-from surefoot.families.tokenizer import tokenizer_folder
 from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache
 from surefoot.scoring.scorer import Scorer
+from surefoot.tokenization.tokenizer import tokenizer_folder
 
 logger = logging.getLogger("surefoot")
 

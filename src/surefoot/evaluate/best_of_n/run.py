@@ -17,9 +17,8 @@ import numpy as np
 from surefoot.core.aggregation import AGGREGATIONS, find_aggregation
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.best_of_n import selection
-from surefoot.evaluate.best_of_n.answer_groups import AnswerGrouper, Grouping
 from surefoot.evaluate.best_of_n.result import AggregationReason, BestOfNResult, Candidate, Curve, Estimate
-from surefoot.evaluate.best_of_n.selection import NO_ANSWER, Pool
+from surefoot.evaluate.best_of_n.selection import Pool
 from surefoot.evaluate.intervals import Bootstrap, Numbers
 from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
 from surefoot.evaluate.scoring import (
@@ -31,6 +30,7 @@ from surefoot.evaluate.scoring import (
     scale_of,
     score_rows,
 )
+from surefoot.text.answer_groups import NO_ANSWER, AnswerGrouper, Grouping
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.evaluate.intervals import Numbers
-
-NO_ANSWER = -1
+from surefoot.text.answer_groups import NO_ANSWER
 
 Draws = NDArray[np.int64]
 """One row per draw: the indices of its N solutions."""

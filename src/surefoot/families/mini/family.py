@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from surefoot.core.prompt import Prompt
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini.calculator import NOTES, notes_on
-from surefoot.families.tokenizer import PromptTokenizer
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 SOLUTION = "<|solution|>"
 STEP = "<|step|>"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import CheckpointError
-from surefoot.families.chat_template import render_template
+from surefoot.tokenization.chat_template import render_template
 
 CONFIG, SPECIAL_TOKENS, TEMPLATE, TOKENIZER = (
     "tokenizer_config.json",

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from surefoot.evaluate.best_of_n.selection import NO_ANSWER
 from surefoot.text.equality import same_answer
+
+NO_ANSWER = -1
+"""The group of a missing answer."""
 
 
 @dataclass(frozen=True)

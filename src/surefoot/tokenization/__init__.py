@@ -1,0 +1,1 @@
+"""Tokenizers, chat templates and the settings in tokenizer files."""

@@ -61,8 +61,10 @@ def test_a_scorer_whose_engine_is_elsewhere(ours: str, scorer: surefoot.Scorer, 
     with served([scorer]) as (another, _):
         assert on_vllm(another, checkpoint).fingerprint != remote.fingerprint
     assert on_vllm(ours, checkpoint).fingerprint == remote.fingerprint
-    with pytest.raises(OptionError, match="needs the model in this process"):
-        remote.session(QUESTION)
+    session, steps = remote.session(CARD_QUESTION), list(CARD_STEPS)
+    (whole,) = session.score([steps])
+    assert whole.step_scores == pytest.approx(scorer.score(CARD_QUESTION, steps).step_scores, abs=1e-5)
+    assert session.computed_tokens == whole.tokens  # scored from scratch
     with pytest.raises(OptionError, match="Choose one with `served_name`"):
         on_vllm(ours, checkpoint, served_name="other")
 

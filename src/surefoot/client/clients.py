@@ -27,7 +27,7 @@ from surefoot.client.transport import TooLargeError, Transport, UnknownModelErro
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import Item
 from surefoot.core.result import Scale, SolutionScore
-from surefoot.data.items import read_candidates, read_question
+from surefoot.data.rescoring import RescoringSession
 from surefoot.display.progress import Progress
 from surefoot.errors import InputError, OptionError, ServiceError
 
@@ -185,9 +185,9 @@ class Client(ClientSettings):
 
         return stream()
 
-    def session(self, question: str, options: ReadOptions = DEFAULT_OPTIONS) -> ClientSession:
+    def session(self, question: str, options: ReadOptions = DEFAULT_OPTIONS) -> RescoringSession:
         """Starts a search over candidate solutions of one question. The service keeps no state between calls."""
-        return ClientSession(self, question, options)
+        return RescoringSession(self, question, options)
 
     def models(self) -> list[Row]:
         """The models that the service offers: names, families, limits, fingerprints."""
@@ -223,19 +223,6 @@ class Client(ClientSettings):
         except UnknownModelError:
             choose_model(self.models(), self.url, self.model)  # raises an error with all names
             raise
-
-
-class ClientSession:
-    """A search over one question on a service. Tokens are shared among the candidates of one call."""
-
-    def __init__(self, client: Client, question: str, options: ReadOptions) -> None:
-        self.question = read_question(question)
-        self._client = client
-        self._options = options
-
-    def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
-        """Scores candidates, finished or not, each as text or as a list of steps."""
-        return self._client.score_many(read_candidates(self.question, prefixes), self._options)
 
 
 def _connect_again(text: str) -> Client:

@@ -18,6 +18,10 @@ Item = tuple[str, str | Sequence[str]]
 class SearchSession(Protocol):
     """Scores candidate solutions of one question as they grow."""
 
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens that the model has computed so far, over all calls."""
+
     def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
         """Scores candidates, finished or not, each as text or as a list of steps."""
 

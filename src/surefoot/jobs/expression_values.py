@@ -28,7 +28,7 @@ from surefoot.jobs.expression_nodes import (
     Not,
 )
 from surefoot.jobs.expression_tokens import MAX_INTEGER, located
-from surefoot.text.answers import find_answer
+from surefoot.text.answers import reference_answer
 from surefoot.text.equality import same_answer
 
 ANSWERS = frozenset(("answer", "score.answer"))
@@ -150,8 +150,7 @@ def _same_answer(answer: object, reference: object, position: int, scope: Scope)
     if answer is None or reference is None:
         return None
     target, gold = (_answer_text(value, position, scope) for value in (answer, reference))
-    stated = find_answer(gold)
-    gold = stated.value if stated else gold.strip()
+    gold = reference_answer(gold)
     return same_answer(gold, target) if gold else None
 
 

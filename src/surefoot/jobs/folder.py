@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from surefoot.core.options import ReadOptions
 from surefoot.data.columns import Columns
 from surefoot.data.files import FileSum, named_errors, remove_temporary, write_file
+from surefoot.data.folder_lock import locked as hold_folder
+from surefoot.data.journal import append_line, read_journal
 from surefoot.errors import JobError
 from surefoot.jobs.plan import Plan, read_units, units_table
 from surefoot.jobs.settings import JobSettings, Selection
@@ -135,28 +134,10 @@ def clear_folder(out: Path) -> None:
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Hold the folder for one run. The lock ends with the process, however it ends."""
-    from filelock import FileLock, Timeout
-
-    owner = out / OWN / "owner.json"
-    lock = FileLock(out / OWN / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        try:
-            told = json.loads(owner.read_text())
-            who = f"process {told['pid']} on {told['host']} since {told['since']}"
-        except (OSError, ValueError, KeyError):
-            who = "another process"
-        raise JobError(f"{out} is in use by {who}. Wait for it to finish, or stop it.") from None
-    try:
-        since = time.strftime("%Y-%m-%d %H:%M:%S")
-        owner.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": since}))
+    """Hold the folder for one run, and delete what killed writers left behind."""
+    with hold_folder(out, OWN):
         remove_temporary(out, out / OWN, *(out / OWN / name for name in FOLDERS))
         yield
-    finally:
-        owner.unlink(missing_ok=True)
-        lock.release()
 
 
 def save_job(job: Job) -> None:
@@ -220,29 +201,16 @@ class Journal:
         self._path = out / JOURNAL
         self.entries: dict[int, Entry] = {}
         """The last entry of each unit."""
-        if self._path.is_file():
-            content = self._path.read_bytes()
-            whole = content[: content.rfind(b"\n") + 1]  # a killed writer leaves half a line
-            for line in whole.splitlines():
-                try:
-                    entry = Entry.from_dict(json.loads(line))
-                except (ValueError, KeyError, TypeError):
-                    continue  # a damaged line: its unit is scored again
-                self.entries[entry.unit] = entry
-            if repair and len(whole) < len(content):
-                os.truncate(self._path, len(whole))
+        for data in read_journal(self._path, repair=repair):
+            try:
+                entry = Entry.from_dict(data)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue  # a damaged line: its unit is scored again
+            self.entries[entry.unit] = entry
 
     def append(self, entry: Entry) -> None:
         """Record a unit, durably."""
-        with named_errors(self._path), self._path.open("ab") as stream:
-            start = stream.tell()
-            try:
-                stream.write(json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            except OSError:
-                os.truncate(self._path, start)
-                raise
+        append_line(self._path, asdict(entry))
         self.entries[entry.unit] = entry
 
     @property

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surefoot.data.differences import differences
 from surefoot.errors import JobError, OptionError
 from surefoot.jobs.folder import Job, save_job
 from surefoot.jobs.grouping import regroup
 from surefoot.jobs.plan import Plan, Unit, make_plan, merge_schemas, scan_source
 from surefoot.jobs.selection import check_filter
-from surefoot.jobs.settings import JobSettings, differences
+from surefoot.jobs.settings import JobSettings
 from surefoot.jobs.sources import Source, open_source, tail_hash
 from surefoot.jobs.staging import stage
 from surefoot.jobs.unit import added_schema

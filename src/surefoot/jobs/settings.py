@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -108,12 +108,3 @@ def _plain(value: Any) -> Any:
 def scoring_options(load: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of `surefoot.load` that change scores."""
     return {name: value for name, value in load.items() if name not in RUN_OPTIONS}
-
-
-def differences(before: Any, after: Any, name: str = "") -> Iterator[str]:
-    """Describe where two JSON-compatible values differ: `options.split: 'auto' -> 'lines'`."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in dict.fromkeys([*before, *after]):
-            yield from differences(before.get(key), after.get(key), f"{name}.{key}" if name else key)
-    elif before != after:
-        yield f"{name}: {before!r} -> {after!r}"

@@ -9,7 +9,7 @@ from surefoot.core.aggregation import Aggregation, find_aggregation
 from surefoot.core.result import NO_STEPS, SolutionScore
 from surefoot.errors import OptionError
 from surefoot.rewards.reward import Missing, Term
-from surefoot.text.answers import find_answer
+from surefoot.text.answers import reference_answer
 from surefoot.text.equality import same_answer
 
 UNSCORED_STEP = "a step is unscored"
@@ -75,8 +75,7 @@ def _read_outcome(timeout: float, score: SolutionScore, gold: str | None) -> flo
         return Missing("no gold answer was given")
     if invalid := _invalid(score):
         return invalid
-    stated = find_answer(gold)
-    reference = stated.value if stated else gold.strip()
+    reference = reference_answer(gold)
     if not reference:
         return Missing("the gold answer is empty")
     if score.answer is None:

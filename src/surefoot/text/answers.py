@@ -136,6 +136,16 @@ def find_answer(text: str) -> Answer | None:
     return next((found for spans in find_sections(text) if (found := read_statements(text, spans).answer)), None)
 
 
+def reference_answer(gold: str) -> str:
+    """Return the answer in a gold text: the one that a gold solution states, such as GSM8K's `#### 14`, else all of it.
+
+    >>> reference_answer("2 * 7 = 14\\n#### 14"), reference_answer(" 14 ")
+    ('14', '14')
+    """
+    stated = find_answer(gold)
+    return stated.value if stated else gold.strip()
+
+
 class Statements(NamedTuple):
     """What a part of a text states: its answer lines, the line that decides, and the answer."""
 

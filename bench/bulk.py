@@ -105,13 +105,16 @@ def ray_data(source: Path, out: Path) -> None:
     from surefoot.integrations.ray import ScoreBatch
 
     shutil.rmtree(out, ignore_errors=True)
+    if not ray.is_initialized():
+        # The actor gets all cores. Without some more on paper, reading and writing would wait for it for ever.
+        ray.init(num_cpus=(os.cpu_count() or 1) + 2, include_dashboard=False, log_to_driver=False)
     rows = ray.data.read_json(str(source))
     scored = rows.map_batches(
         ScoreBatch,
         fn_constructor_kwargs={"model": "mini", "columns": {"steps": "steps"}},
         batch_format="pyarrow",
         batch_size=1024,
-        concurrency=1,
+        compute=ray.data.ActorPoolStrategy(size=1),
         num_cpus=os.cpu_count(),
     )
     scored.write_parquet(str(out))

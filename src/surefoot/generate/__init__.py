@@ -1,0 +1,1 @@
+"""Generators: prefix in, continuations out."""

@@ -1,0 +1,201 @@
+"""A generator that runs a causal language model in this process, through transformers.
+
+Invariant: a continuation depends on its request and its seed, not on the requests that are in the same batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import cached_property, lru_cache, partial
+from hashlib import sha256
+from pathlib import Path
+
+from surefoot.core.generation import Continuation, Generation, GenerationRequest, failed
+from surefoot.data.files import hash_file
+from surefoot.errors import CheckpointError, OptionError, SurefootError
+from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
+from surefoot.generate.local_batching import BatchWorker, IsClosed, describe, group_sequences
+from surefoot.generate.local_decoding import Decoder, SequenceRequest, decode_batch
+from surefoot.generate.local_model import LoadedModel, find_model_folder, load_model, weight_files
+from surefoot.generate.local_text import TextStream
+from surefoot.generate.prompt_encoder import PromptEncoder, find_tokenizer_folder
+from surefoot.tokenization.settings import TokenizerSettings, read_tokenizer_settings
+from surefoot.tokenization.tokenizer import PromptTokenizer
+
+TOKENIZER_FILES = ("*token*.json", "*.model", "*.tiktoken", "vocab.json", "vocab.txt", "merges.txt", "*.jinja")
+
+
+class LocalGenerator:
+    """Continues solutions with a language model in this process. `model` is a folder or a hub id.
+
+        generator = LocalGenerator("Qwen/Qwen2.5-Math-1.5B-Instruct", max_batch=64)
+        generation = await generator.generate(GenerationRequest("What is 2 + 3?", n=4, step_end="\\n\\n"))
+
+    Concurrent requests are batched, with up to `max_batch` sequences at a time. Only the request's `Sampling` decides
+    how tokens are chosen; the penalties and defaults in generation_config.json are not used. Special tokens have no
+    text, except those that end the answer.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        system: str | None = DEFAULT_SYSTEM,
+        prompt: str = PLACE,
+        device: str = "auto",
+        dtype: str = "auto",
+        revision: str | None = None,
+        max_batch: int = 32,
+        tokenizer: str | Path | None = None,
+    ) -> None:
+        if max_batch < 1:
+            raise OptionError(f"max_batch={max_batch}: pass a number above 0.")
+        self._prompt = ChatPrompt(system, prompt)
+        folder = find_model_folder(model, revision)
+        self._tokenizer_folder = folder if tokenizer is None else find_tokenizer_folder(tokenizer)
+        self._name = folder.resolve().name if Path(model).expanduser().is_dir() else str(model)
+        self._max_batch = max_batch
+        try:
+            self._encoder = PromptEncoder.from_folder(self._tokenizer_folder, self._prompt)
+        except CheckpointError as error:
+            raise CheckpointError(f"{self._tokenizer_folder}: {error}") from error
+        self._files = {file: _status(file) for file in _text_files(folder, self._tokenizer_folder)}
+        self._loaded = load_model(folder, device=device, dtype=dtype)
+        settings = read_tokenizer_settings(self._tokenizer_folder)
+        self._decoder = _decoder(self._loaded, self._encoder, settings, self._tokenizer_folder)
+        self._worker = BatchWorker(self._run)
+
+    @property
+    def name(self) -> str:
+        """The name of the folder, or the hub id."""
+        return self._name
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the weights, the config, the tokenizer, the prompt and the dtype. It reads all weights once."""
+        digest = sha256()
+        settings = asdict(self._prompt) | {"dtype": str(self._loaded.dtype)}
+        parts = [json.dumps(settings, sort_keys=True)]
+        for file, status in self._files.items():
+            if _status(file) != status:
+                raise CheckpointError(f"{file} changed after the model was loaded. Load the model again.")
+            parts += [file.name, _hash(file, *status)]
+        for part in map(str.encode, parts):
+            digest.update(len(part).to_bytes(8, "little") + part)
+        return digest.hexdigest()
+
+    @property
+    def continues(self) -> bool:
+        """True: a model in this process continues any prefix."""
+        return True
+
+    async def check(self) -> None:
+        """Raise if a prompt cannot be encoded or leaves no room for an answer."""
+        prompt = await asyncio.to_thread(self._encoder.prompt_ids, "What is 2 + 3?")
+        if problem := self._problem(prompt):
+            raise OptionError(problem)
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Continue a solution, in a batch with other requests that wait."""
+        return await asyncio.wrap_future(self._worker.submit(request))
+
+    async def close(self) -> None:
+        """Stop the thread that runs the model. Requests that are not complete fail."""
+        await asyncio.to_thread(self._worker.close)
+
+    def _run(self, requests: Sequence[GenerationRequest], is_closed: IsClosed) -> Iterator[tuple[int, Generation]]:
+        """Decode all continuations in batches; yield each request when its last one is complete."""
+        wanted: list[SequenceRequest] = []
+        for at, request in enumerate(requests):
+            prompt, problem = self._encode(request)
+            if problem is None:
+                wanted += [SequenceRequest(prompt, request, index, at) for index in range(request.n)]
+            else:
+                yield at, failed(request, problem)
+        done: dict[int, dict[int, Continuation]] = {each.owner: {} for each in wanted}
+        for group in group_sequences(wanted, self._max_batch):
+            for each, continuation in zip(group, self._decode(group, is_closed), strict=True):
+                found = done[each.owner]
+                found[each.index] = continuation
+                if len(found) == each.request.n:
+                    ordered = tuple(found[index] for index in range(each.request.n))
+                    yield each.owner, Generation(ordered, len(each.prompt), each.request.n)
+
+    def _decode(self, group: Sequence[SequenceRequest], is_closed: IsClosed) -> list[Continuation]:
+        """Decode a batch. If it fails, all of its sequences fail."""
+        try:
+            return decode_batch(self._decoder, group, is_closed)
+        except BaseException as error:  # a crash inside tokenizers is not an Exception
+            reason = describe(error)
+            return [Continuation("", "error", 0, each.request.seed_of(each.index), reason) for each in group]
+
+    def _encode(self, request: GenerationRequest) -> tuple[tuple[int, ...], str | None]:
+        """The prompt of a request, and why it cannot be used."""
+        try:
+            prompt = (*self._encoder.prompt_ids(request.question), *self._encoder.prefix_ids(request.prefix))
+        except SurefootError as error:
+            return (), str(error)
+        except Exception as error:
+            return (), describe(error)
+        return prompt, self._problem(prompt)
+
+    def _problem(self, prompt: Sequence[int]) -> str | None:
+        """Why the model cannot continue a prompt."""
+        if self._decoder.room(prompt) == 0:
+            context = self._decoder.context
+            return (
+                f"The prompt has {len(prompt)} tokens, so the model's context of {context} has no room for an answer."
+            )
+        if self._loaded.vocabulary is not None and max(prompt) >= self._loaded.vocabulary:
+            return "The prompt has tokens that the model does not know. Use the tokenizer of this model."
+        return None
+
+
+def _text_files(folder: Path, tokenizer: Path) -> list[Path]:
+    """The files that decide the text."""
+    named = [folder / name for name in ("config.json", "generation_config.json")]
+    found = {file for pattern in TOKENIZER_FILES for file in tokenizer.glob(pattern)}
+    return [file for file in [*weight_files(folder), *named, *sorted(found)] if file.is_file()]
+
+
+def _decoder(loaded: LoadedModel, encoder: PromptEncoder, settings: TokenizerSettings, folder: Path) -> Decoder:
+    tokenizer = encoder.tokenizer
+    named = tokenizer.special_tokens.get(settings.eos_token or "")
+    ends = loaded.end_ids if named is None else loaded.end_ids | {named}
+    if not ends:
+        raise CheckpointError(
+            f"{loaded.folder} names no end-of-turn token, so no answer would ever be complete. Add eos_token_id to its "
+            "generation_config.json."
+        )
+    (anchor,) = tokenizer.encode_continuation(".")
+    return Decoder(
+        model=loaded.model,
+        device=loaded.device,
+        stream=partial(TextStream, tokenizer.decode, anchor[-1]),
+        ends=ends,
+        hidden=_special_ids(folder, tokenizer),
+        context=loaded.context,
+    )
+
+
+def _special_ids(folder: Path, tokenizer: PromptTokenizer) -> frozenset[int]:
+    """The added tokens that tokenizer.json marks as special. The others, such as `<think>`, are text."""
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        return tokenizer.special_ids
+    added = json.loads(file.read_text(encoding="utf-8"))["added_tokens"]
+    return frozenset(token["id"] for token in added if token.get("special"))
+
+
+def _status(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=256)
+def _hash(file: Path, size: int, mtime: int) -> str:
+    """The hash of a file, computed once while its size and time of change stay the same."""
+    return hash_file(file)

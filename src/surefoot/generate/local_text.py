@@ -1,0 +1,59 @@
+"""Turn generated token ids into text, one token at a time.
+
+Invariant: the text only grows, holds whole characters only, and equals what the tokens spell in the middle of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from surefoot.core.generation import end_at
+
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+"""What decoders return for the bytes of an incomplete character."""
+
+Decode = Callable[[Sequence[int]], str]
+
+
+class TextStream:
+    """The text of one sequence.
+
+        stream = TextStream(tokenizer.decode, anchor, step_end="\\n\\n")
+        stream.add(id)
+        stream.text, stream.step
+
+    `anchor` is an ordinary token that is decoded in front: some tokenizers strip the space before the first token.
+    """
+
+    def __init__(self, decode: Decode, anchor: int, step_end: str | None = None) -> None:
+        self.text = ""
+        self._decode, self._step_end = decode, step_end
+        self._ids = [anchor]
+        """The tokens of the latest complete text, and those after it."""
+        self._complete = 1
+        """How many of them are complete."""
+        self._searched = 0
+
+    def add(self, id: int) -> None:
+        """Append a token."""
+        self._ids.append(id)
+        before, whole = self._decode(self._ids[: self._complete]), self._decode(self._ids)
+        if len(whole) > len(before) and not whole.endswith(INCOMPLETE):
+            self.text += whole[len(before) :]
+            self._ids = self._ids[self._complete :]
+            self._complete = len(self._ids)
+
+    def finish(self) -> None:
+        """Append the whole characters in front of an incomplete one. Nothing may be added afterwards."""
+        before, whole = self._decode(self._ids[: self._complete]), self._decode(self._ids)
+        self.text += whole[len(before) :].rstrip(INCOMPLETE)
+        self._complete = len(self._ids)
+
+    def step(self) -> str | None:
+        """The text up to and including the first `step_end`; None if there is none yet."""
+        if self._step_end is None:
+            return None
+        start = max(0, self._searched - len(self._step_end) + 1)
+        self._searched = len(self.text)
+        found = end_at(self.text[start:], self._step_end)
+        return None if found is None else self.text[:start] + found

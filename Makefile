@@ -44,9 +44,9 @@ test-verifiers: $(VENV)/.verifiers
 	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -c "from verifiers import Rubric"
 	PYTHONPATH=$(VENV)/verifiers-0.1:$(VENV)/verifiers $(BIN)/python -m pytest tests/integrations/test_verifiers.py tests/integrations/test_examples.py -k verifiers
 
-# vLLM as the engine of a scorer, against its real server. It needs an environment of its own (5 GB), made on first use.
+# vLLM as the engine of a scorer and as a generator, against its real server. It needs an environment of its own (5 GB), made on first use.
 test-vllm: $(VENV)/.test
-	SUREFOOT_TEST_VLLM=1 $(BIN)/python -m pytest tests/scoring/test_vllm.py
+	SUREFOOT_TEST_VLLM=1 $(BIN)/python -m pytest tests/scoring/test_vllm.py tests/generate/test_vllm.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -1,0 +1,79 @@
+"""Load generators: the address of a server, a client object, a model's folder or hub id, or a file of recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from surefoot.core.addresses import is_service
+from surefoot.core.generation import Generator
+from surefoot.errors import OptionError
+from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
+from surefoot.generate.connection import HttpConnection, find_api_key
+from surefoot.generate.detection import DialectName
+from surefoot.generate.openai_client import ClientConnection, is_client
+from surefoot.generate.server import ServerGenerator
+
+METHODS = ("check", "generate", "close")
+
+
+def load_generator(
+    what: Any,
+    *,
+    model: str | None = None,
+    dialect: DialectName | None = None,
+    tokenizer: str | Path | None = None,
+    system: str | None = DEFAULT_SYSTEM,
+    prompt: str = PLACE,
+    api_key: str | None = None,
+    timeout: float = 600.0,
+    patience: float = 60.0,
+    concurrency: int = 32,
+) -> Generator:
+    """Return a generator for a server, a client, a model or recordings.
+
+    `what` is the address of an OpenAI-compatible server (with or without `/v1`), an `openai.OpenAI` or
+    `openai.AsyncOpenAI` object, the folder or hub id of a model for transformers, a `.jsonl` file of recorded
+    solutions, or a generator, which is returned as it is.
+
+    For servers: `model` chooses one of several served models. `dialect` is found by asking; set it (`vllm`, `sglang`,
+    `llamacpp` or `openai`) if the server hides behind another name. `tokenizer` is the folder or hub id of the served
+    model's tokenizer; with it, prompts are encoded here and sent as token ids. `api_key` defaults to the environment
+    variable OPENAI_API_KEY. A request that failed on the way or was rejected for load is retried for `patience`
+    seconds; one attempt may take `timeout` seconds; at most `concurrency` requests are sent at a time.
+
+    `system` is the system message ("" for none), and `prompt` the user message, with `{question}` exactly once.
+
+    >>> generator = surefoot.load_generator("http://127.0.0.1:8000", prompt="{question}\\nThink step by step.")
+    """
+    if _is_generator(what):
+        return cast(Generator, what)
+    chat = ChatPrompt(system, prompt)
+    if is_service(what):
+        connection = HttpConnection(
+            what, api_key=find_api_key(api_key), timeout=timeout, patience=patience, concurrency=concurrency
+        )
+        return ServerGenerator(connection, model=model, dialect=dialect, tokenizer=tokenizer, prompt=chat)
+    if is_client(what):
+        client = ClientConnection(what, concurrency=concurrency)
+        return ServerGenerator(client, model=model, dialect=dialect, tokenizer=tokenizer, prompt=chat)
+    if not isinstance(what, str | Path) or not str(what):
+        raise OptionError(
+            f"A generator cannot be made from {type(what).__name__!r}. Pass the address of a server, an OpenAI client, "
+            "the folder or hub id of a model, or a .jsonl file of recorded solutions."
+        )
+    given = {"model": model, "dialect": dialect, "api_key": api_key}
+    if unused := [name for name, value in given.items() if value is not None]:
+        raise OptionError(f"{', '.join(unused)}: for servers only, and {str(what)!r} is not an address.")
+    if str(what).endswith((".jsonl", ".jsonl.gz")):
+        from surefoot.generate.recorded import load_recorded
+
+        return load_recorded(Path(what))
+    from surefoot.generate.local import LocalGenerator
+
+    return LocalGenerator(what, system=system, prompt=prompt, tokenizer=tokenizer)
+
+
+def _is_generator(what: Any) -> bool:
+    """Whether an object has the methods and properties of a generator. Properties are looked up on its class."""
+    return all(callable(getattr(what, name, None)) for name in METHODS) and hasattr(type(what), "fingerprint")

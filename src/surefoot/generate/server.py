@@ -1,0 +1,223 @@
+"""OpenAI-compatible servers as generators: vLLM, SGLang, llama.cpp, and whole answers from any other.
+
+Token ids are sent where that is possible, so that the prefix is continued exactly and no text becomes structure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from surefoot.client.transport import RejectedError
+from surefoot.core.generation import Continuation, Generation, GenerationRequest, failed
+from surefoot.errors import InputError, OptionError, ServiceError, SurefootError
+from surefoot.generate.chat_prompt import ChatPrompt
+from surefoot.generate.connection import Connection
+from surefoot.generate.detection import DialectName, check_dialect
+from surefoot.generate.dialects import Order, Reply, body_of, path_of, read_reply, takes_n
+from surefoot.generate.lookalikes import refuse_special
+from surefoot.generate.routing import Route, find_route
+from surefoot.generate.server_tokens import TokenSource
+
+REMEMBERED = 256
+"""Questions whose prompts are kept."""
+WHOLE_ANSWERS = (
+    "This server can write whole answers only: {why} Use a strategy that samples whole answers, or serve the model "
+    "with vLLM, SGLang or llama.cpp."
+)
+
+
+class ServerGenerator:
+    """A model on a server. See `load_generator` for the options.
+
+    generator = load_generator("http://127.0.0.1:8000")
+    await generator.check()
+    generation = await generator.generate(GenerationRequest("What is 2 + 3?", n=4))
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        model: str | None = None,
+        dialect: DialectName | None = None,
+        tokenizer: str | Path | None = None,
+        prompt: ChatPrompt | None = None,
+    ) -> None:
+        check_dialect(dialect)
+        self._connection = connection
+        self._model, self._dialect, self._tokenizer = model, dialect, tokenizer
+        self._prompt = prompt or ChatPrompt()
+        self._route: Route | None = None
+        self._pending: asyncio.Task[Route] | None = None
+        self._prompts: OrderedDict[str, list[int]] = OrderedDict()
+        self._limit_name = "max_tokens"
+
+    def __repr__(self) -> str:
+        return f"<surefoot.ServerGenerator {self.name} at {self._connection.address}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_route": None, "_pending": None, "_prompts": OrderedDict()}
+
+    @property
+    def name(self) -> str:
+        """The served model's name; before `check` the requested one, or the address."""
+        if self._route is not None:
+            return self._route.served.name
+        return self._model or self._connection.address
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the model's name and the prompt. The server's address is not part of it."""
+        route = self._checked()
+        parts = None if route.tokens is None else route.tokens.parts
+        template = None if parts is None else [part if isinstance(part, str) else repr(part) for part in parts.parts]
+        served = route.served
+        identity = [
+            served.dialect,
+            served.name,
+            served.root,
+            self._prompt.system or "",
+            self._prompt.template,
+            template,
+        ]
+        return sha256(json.dumps(identity).encode()).hexdigest()
+
+    @property
+    def continues(self) -> bool:
+        """Whether the server continues a partial answer exactly."""
+        return self._checked().continues
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What could not be checked."""
+        return self._checked().warnings
+
+    def _checked(self) -> Route:
+        if self._route is None:
+            raise OptionError("What the server offers is not known yet. Call `await generator.check()` first.")
+        return self._route
+
+    async def check(self) -> None:
+        """Ask the server for its model, template and tokenizer, and raise if requests cannot succeed."""
+        await self._ready()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connection.close()
+
+    async def _ready(self) -> Route:
+        if self._route is None:
+            loop = asyncio.get_running_loop()
+            if self._pending is None or self._pending.get_loop() is not loop or self._pending.done():
+                found = find_route(self._connection, self._model, self._dialect, self._tokenizer, self._prompt)
+                self._pending = loop.create_task(found)
+            self._route = await asyncio.shield(self._pending)
+            self._pending = None
+        return self._route
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Continue a solution. A failure becomes a continuation that ended with `error`."""
+        try:
+            route = await self._ready()
+            orders = await self._orders(route, request)
+        except SurefootError as error:
+            return failed(request, str(error))
+        if not orders:
+            ended = (Continuation("", "cut_off", 0, request.seed_of(index)) for index in range(request.n))
+            return Generation(tuple(ended), 0, 0)
+        parts = await asyncio.gather(*(self._send(route, order) for order in orders))
+        return Generation(
+            tuple(each for part in parts for each in part.continuations),
+            sum(part.prompt_tokens for part in parts),
+            sum(part.calls for part in parts),
+        )
+
+    async def _orders(self, route: Route, request: GenerationRequest) -> list[Order]:
+        """The requests to send; none if the prefix fills the context."""
+        _check_text(request.question, request.prefix, request.step_end or "")
+        if not route.continues and (request.prefix or request.step_end is not None):
+            raise OptionError(WHOLE_ANSWERS.format(why=route.why))
+        served, ids, messages = route.served, None, self._prompt.messages(request.question)
+        if route.tokens is not None and route.continues:
+            ids = [
+                *await self._prompt_ids(route.tokens, request.question),
+                *await route.tokens.prefix_ids(request.prefix),
+            ]
+        else:
+            if served.dialect != "openai":
+                refuse_special(request.prefix, *(message["content"] for message in messages))
+            messages = [*messages, {"role": "assistant", "content": request.prefix}] if request.prefix else messages
+        max_tokens = request.max_tokens
+        if ids is not None and served.context is not None:
+            max_tokens = min(max_tokens, served.context - len(ids))
+            if max_tokens < 1 and not request.prefix:
+                raise InputError(
+                    f"The question has {len(ids)} tokens, and {served.name} takes {served.context} at most."
+                )
+            if max_tokens < 1:
+                return []
+        # A chat completion tells the tokens of all samples together only.
+        n = request.n if ids is not None and takes_n(served.dialect, request) else 1
+        return [Order(request, served, at, n, max_tokens, ids, messages) for at in range(0, request.n, n)]
+
+    async def _prompt_ids(self, tokens: TokenSource, question: str) -> list[int]:
+        if question not in self._prompts:
+            self._prompts[question] = await tokens.prompt_ids(question)
+        self._prompts.move_to_end(question)
+        while len(self._prompts) > REMEMBERED:
+            self._prompts.popitem(last=False)
+        return self._prompts[question]
+
+    async def _send(self, route: Route, order: Order) -> Generation:
+        try:
+            reply = await self._ask(order)
+            continuations = [
+                Continuation(
+                    outcome.text,
+                    outcome.end,
+                    await self._count(route, outcome.text) if outcome.tokens is None else outcome.tokens,
+                    seed,
+                    outcome.reason,
+                )
+                for seed, outcome in zip(order.seeds, reply.outcomes, strict=True)
+            ]
+        except SurefootError as error:
+            return Generation(tuple(Continuation("", "error", 0, seed, str(error)) for seed in order.seeds), 0, 1)
+        prompt = len(order.ids) if order.ids is not None else reply.prompt_tokens
+        return Generation(tuple(continuations), prompt or 0, 1)
+
+    async def _ask(self, order: Order) -> Reply:
+        order = replace(order, limit_name=self._limit_name)
+        try:
+            reply = await self._connection.ask("POST", path_of(order), body_of(order))
+        except RejectedError as error:
+            # OpenAI's reasoning models know the limit by another name. Nothing has been generated yet.
+            if order.ids is not None or "max_completion_tokens" not in str(error) or order.limit_name != "max_tokens":
+                raise
+            self._limit_name = "max_completion_tokens"
+            return await self._ask(order)
+        return read_reply(order, reply)
+
+    async def _count(self, route: Route, text: str) -> int:
+        """Count tokens if the server does not."""
+        if route.tokens is None:
+            raise ServiceError(
+                "The server does not say how many tokens it generated. Pass the folder or hub id of the model's "
+                "tokenizer (tokenizer=...), with which they are counted."
+            )
+        return len(await route.tokens.prefix_ids(text))
+
+
+def _check_text(*texts: str) -> None:
+    """Raise if a text cannot be sent."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"A text contains half of a character ({error}). Read it as UTF-8 again.") from error

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "src" / "surefoot"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 PROSE = re.sub(r"^```.*?^```$", "", PAGE, flags=re.DOTALL | re.MULTILINE)
-PLANNED = ("critics", "search", "label", "jobs", "generate")
+PLANNED = ("critics", "searching", "labelling", "jobs", "generate")
 
 FILE = re.compile(r"[\w./-]+\.(?:py|md|toml)|[\w.-]+(?:/[\w.-]+)*/")
 """A file, or a folder, which ends with a slash."""

@@ -20,25 +20,37 @@ if TYPE_CHECKING:
     from surefoot import evaluate
     from surefoot.client import AsyncClient, Client, connect
     from surefoot.core.arrow import to_arrow, to_pandas
+    from surefoot.core.generation import Generator, Sampling
     from surefoot.core.options import ReadOptions
     from surefoot.core.protocols import StepScorer
     from surefoot.core.result import SolutionScore, StepScore
+    from surefoot.core.search_result import SearchRecord, SearchResult
     from surefoot.core.solution import Solution, Step
     from surefoot.errors import SurefootError
+    from surefoot.generate.loading import load_generator
     from surefoot.jobs.bulk import bulk
     from surefoot.rewards.reward import Reward, RewardResult
     from surefoot.rewards.source import compute_reward
     from surefoot.scoring.loading import load
     from surefoot.scoring.scorer import Scorer
+    from surefoot.searching.job import search_many
+    from surefoot.searching.search import search, search_async, search_events
+    from surefoot.searching.settings import Budget, SearchSettings
     from surefoot.text.split import split
 
 __all__ = [
     "AsyncClient",
+    "Budget",
     "Client",
+    "Generator",
     "ReadOptions",
     "Reward",
     "RewardResult",
+    "Sampling",
     "Scorer",
+    "SearchRecord",
+    "SearchResult",
+    "SearchSettings",
     "Solution",
     "SolutionScore",
     "Step",
@@ -51,6 +63,11 @@ __all__ = [
     "connect",
     "evaluate",
     "load",
+    "load_generator",
+    "search",
+    "search_async",
+    "search_events",
+    "search_many",
     "split",
     "to_arrow",
     "to_pandas",
@@ -58,11 +75,17 @@ __all__ = [
 
 _MODULES = {
     "AsyncClient": "client",
+    "Budget": "searching.settings",
     "Client": "client",
+    "Generator": "core.generation",
     "ReadOptions": "core.options",
     "Reward": "rewards.reward",
     "RewardResult": "rewards.reward",
+    "Sampling": "core.generation",
     "Scorer": "scoring.scorer",
+    "SearchRecord": "core.search_result",
+    "SearchResult": "core.search_result",
+    "SearchSettings": "searching.settings",
     "Solution": "core.solution",
     "SolutionScore": "core.result",
     "Step": "core.solution",
@@ -73,6 +96,11 @@ _MODULES = {
     "compute_reward": "rewards.source",
     "connect": "client",
     "load": "scoring.loading",
+    "load_generator": "generate.loading",
+    "search": "searching.search",
+    "search_async": "searching.search",
+    "search_events": "searching.search",
+    "search_many": "searching.job",
     "split": "text.split",
     "to_arrow": "core.arrow",
     "to_pandas": "core.arrow",

@@ -13,7 +13,6 @@ from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.prompt import Prompt
 from surefoot.core.protocols import Item
 from surefoot.core.result import Scale, SolutionScore
-from surefoot.data.rescoring import RescoringSession
 from surefoot.display.progress import Progress
 from surefoot.engine.kv_cache import TreeCache
 from surefoot.engine.results import PackResults, Packs, collect
@@ -167,16 +166,14 @@ class Scorer:
 
         return stream()
 
-    def session(
-        self, question: str, options: ReadOptions = DEFAULT_OPTIONS, *, max_bytes: int = 1 << 30
-    ) -> Session | RescoringSession:
+    def session(self, question: str, options: ReadOptions = DEFAULT_OPTIONS, *, max_bytes: int = 1 << 30) -> Session:
         """Starts a search over candidate solutions of one question. Its KV cache takes at most `max_bytes`.
 
         A model on a server has no such cache: its session scores every candidate from scratch.
         """
         runners = [engine for engine in self.engines if isinstance(engine, Runner)]
         if len(runners) < len(self.engines):
-            return RescoringSession(self, question, options)
+            return Session(self.pipeline, question, (), options, lambda prompts: collect(self.packs(prompts)))
         caches = [TreeCache(runner, max_bytes // len(runners)) for runner in runners]
         return Session(self.pipeline, question, caches, options)
 

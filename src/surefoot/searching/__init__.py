@@ -1,0 +1,1 @@
+"""Test-time search: strategies that choose between continuations by their scores."""

@@ -1,0 +1,158 @@
+"""`surefoot.search`: finds the answer to one question with a generator and a PRM."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from surefoot.core.generation import Generator
+from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
+from surefoot.core.protocols import StepScorer
+from surefoot.core.search_result import SearchResult
+from surefoot.errors import OptionError
+from surefoot.scoring.load_options import DEFAULT_MODEL
+from surefoot.searching.events import Listener, SearchEvent, ignore
+from surefoot.searching.runner import Plan, SearchRunner
+from surefoot.searching.settings import SearchSettings
+
+T = TypeVar("T")
+
+
+def search(
+    question: str,
+    *,
+    generator: Any,
+    scorer: str | Path | StepScorer = DEFAULT_MODEL,
+    strategy: str = "beam",
+    seed: int = 0,
+    options: ReadOptions = DEFAULT_OPTIONS,
+    on_event: Listener = ignore,
+    **settings: Any,
+) -> SearchResult:
+    """Searches for the answer to a question: a generator writes steps, and a PRM chooses between them.
+
+    >>> result = surefoot.search("What is 2 + 3?", generator="samples.jsonl", strategy="dvts", n=4)
+    >>> result.answer
+    '5'
+
+    `generator` is the address of an OpenAI-compatible server, a folder or hub id with a causal language model, a file
+    with recorded rollouts, an `openai` client, or what `surefoot.load_generator` returned. `scorer` is a `StepScorer`
+    or what `surefoot.load` takes. `strategy` is `best-of-n`, `beam`, `dvts` or `backtracking`; `settings` are those of
+    `SearchSettings`: n, branches, max_steps, max_tokens, step_end, sampling, aggregation, selection, lookahead,
+    threshold, backtracks, budget. `options` say how the scorer reads solutions. `on_event` is called for new nodes.
+
+    Use `surefoot.search_async` in async code; this function also works where an event loop is running.
+    """
+    return run_async(
+        search_async(
+            question,
+            generator=generator,
+            scorer=scorer,
+            strategy=strategy,
+            seed=seed,
+            options=options,
+            on_event=on_event,
+            **settings,
+        )
+    )
+
+
+async def search_async(
+    question: str,
+    *,
+    generator: Any,
+    scorer: str | Path | StepScorer = DEFAULT_MODEL,
+    strategy: str = "beam",
+    seed: int = 0,
+    options: ReadOptions = DEFAULT_OPTIONS,
+    on_event: Listener = ignore,
+    **settings: Any,
+) -> SearchResult:
+    """Searches for the answer to a question, as a coroutine. For the arguments see `search`.
+
+    >>> asyncio.run(surefoot.search_async("What is 2 + 3?", generator="samples.jsonl")).answer
+    '5'
+    """
+    plan = Plan.of(strategy, _settings(settings))
+    writer, owned = as_generator(generator)
+    runner = SearchRunner(writer, await asyncio.to_thread(as_scorer, scorer), options=options, on_event=on_event)
+    try:
+        await runner.check([plan])
+        return await runner.search(question, plan, seed)
+    finally:
+        runner.close()
+        if owned:
+            await writer.close()
+
+
+async def search_events(question: str, **arguments: Any) -> AsyncIterator[SearchEvent]:
+    """Yields what happens in a search: new nodes as they are scored, and at the end the result.
+
+    >>> async def watch() -> None:
+    ...     async for event in surefoot.search_events("What is 2 + 3?", generator="samples.jsonl"):
+    ...         print(len(event.nodes), event.result and event.result.answer)
+    >>> asyncio.run(watch())
+    1 None
+    0 5
+
+    For the arguments see `search`. Leaving the loop cancels the search.
+    """
+    events: asyncio.Queue[SearchEvent | None] = asyncio.Queue()
+    task = asyncio.create_task(search_async(question, on_event=events.put_nowait, **arguments))
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            yield event
+        await task  # raises what the search raised
+    finally:
+        task.cancel()
+
+
+def as_generator(given: Any) -> tuple[Generator, bool]:
+    """Return the generator for what a caller passed, and whether it was created here and has to be closed."""
+    from surefoot.generate.loading import load_generator
+
+    generator = load_generator(given)
+    return generator, generator is not given
+
+
+def as_scorer(given: str | Path | StepScorer) -> StepScorer:
+    """Return the scorer for what a caller passed."""
+    if not isinstance(given, str | Path):
+        return given
+    from surefoot.scoring.loading import load
+
+    return load(given)
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, also in a thread whose event loop is running, such as that of a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    found: list[T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(asyncio.run(work))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="surefoot-search-loop")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def _settings(given: dict[str, Any]) -> SearchSettings:
+    known = SearchSettings.__dataclass_fields__
+    if wrong := [name for name in given if name not in known]:
+        raise OptionError(f"{', '.join(wrong)}: unknown. The settings of a search are: {', '.join(known)}.")
+    return SearchSettings(**given)

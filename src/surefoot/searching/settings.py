@@ -1,0 +1,102 @@
+"""What a search may do: its shape, its limits, and how it ranks and selects."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from surefoot.core.aggregation import find_aggregation
+from surefoot.core.generation import DEFAULT_SAMPLING, Sampling
+from surefoot.core.search_result import SELECTIONS, Selection
+from surefoot.errors import OptionError
+
+STEP_END = "\n\n"
+"""Ends a step by default: a blank line, as in most published searches."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits for one question. None is no limit.
+
+    >>> surefoot.Budget(tokens=4096)
+    Budget(tokens=4096, calls=None, seconds=None)
+    """
+
+    tokens: int | None = None
+    """Generated tokens. Never exceeded: the last continuations are cut off."""
+    calls: int | None = None
+    """Continuations that are requested."""
+    seconds: float | None = None
+    """Checked between rounds. Results then depend on the speed of the machine."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not value > 0:
+                raise OptionError(f"The budget {name}={value} allows nothing. Pass a number above 0, or None.")
+
+
+UNLIMITED = Budget()
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """The settings of one search.
+
+    >>> surefoot.SearchSettings(n=8, branches=2).beams
+    4
+    """
+
+    n: int = 8
+    """Continuations per round; solutions for best-of-N."""
+    branches: int = 2
+    """Continuations per path and round."""
+    max_steps: int = 40
+    """The most rounds, and so the most steps of a path."""
+    max_tokens: int = 2048
+    """The most generated tokens of a path."""
+    step_end: str = STEP_END
+    """The text that ends a step."""
+    sampling: Sampling = DEFAULT_SAMPLING
+    aggregation: str | None = None
+    """Ranks paths; None is what the makers of the PRM recommend, else min."""
+    selection: Selection = "best"
+    lookahead: int = 0
+    """How many further steps are generated greedily and scored before a path is ranked."""
+    threshold: float | None = None
+    """For backtracking: a step at or below this is not continued. None is the natural threshold of the scale."""
+    backtracks: int = 8
+    """For backtracking: how often it may go back."""
+    budget: Budget = UNLIMITED
+
+    def __post_init__(self) -> None:
+        for name in ("n", "branches", "max_steps", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name}={getattr(self, name)}: pass a number above 0.")
+        for name in ("lookahead", "backtracks"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"{name}={getattr(self, name)}: pass 0 or a number above it.")
+        if not self.step_end:
+            raise OptionError("step_end is empty. Pass the text that ends a step, such as a blank line.")
+        if self.selection not in SELECTIONS:
+            raise OptionError(f"selection={self.selection!r} is unknown. Choose one of: {', '.join(SELECTIONS)}.")
+        if self.aggregation is not None:
+            find_aggregation(self.aggregation)
+
+    @property
+    def beams(self) -> int:
+        """The number of paths, or of subtrees, that are continued in each round."""
+        if self.n % self.branches:
+            raise OptionError(
+                f"n={self.n} is not a multiple of branches={self.branches}: every path gets the same number of "
+                "continuations."
+            )
+        return self.n // self.branches
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON-compatible data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> SearchSettings:
+        """Rebuild settings from their `to_dict`."""
+        return cls(**data | {"sampling": Sampling(**data["sampling"]), "budget": Budget(**data["budget"])})

@@ -1,0 +1,1 @@
+"""Search strategies: each decides which nodes of a tree to expand and which to prune."""

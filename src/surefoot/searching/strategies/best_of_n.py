@@ -1,0 +1,10 @@
+"""Best-of-N: N whole answers, chosen between at the end by their scores or their votes."""
+
+from __future__ import annotations
+
+from surefoot.searching.exploration import Branch, Exploration
+
+
+async def best_of_n(search: Exploration) -> None:
+    """Sample N whole answers."""
+    await search.expand([Branch(search.root, search.settings.n)], whole=True)

@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +18,12 @@ import pytest
 
 import surefoot
 from helpers.browser import browser_page  # noqa: F401  (a fixture)
+from helpers.contrast import LOW_CONTRAST
+from helpers.search_records import random_records
 from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
 from surefoot.core.calibration import Calibration, FittedOn, Logistic
+from surefoot.core.search_result import SearchRecord
 from surefoot.scoring.local import load_local
 from surefoot.serve import Settings
 
@@ -421,11 +425,131 @@ def test_the_page_loads_nothing_from_other_hosts(url: str) -> None:
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy
-    for name in ("page.html", "page.css", "page.js"):
+    for name in ("page.html", "page.css", "page.js", "searches.js"):
         text = files("surefoot.serve").joinpath("static").joinpath(name).read_text(encoding="utf-8")
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
         assert "innerHTML" not in text
         assert not re.search(r"\son\w+=|style=", text) or name == "page.js"
+    for name in ("search_tree.css", "search_tree.js"):
+        reply = httpx.get(f"{url}/static/{name}")
+        assert reply.headers["content-type"].startswith(("text/css", "text/javascript"))
+        assert not re.search(r"https?://|innerHTML|insertAdjacent|\beval\b", reply.text)
+
+
+# --- searches from files --------------------------------------------------------------------------------------------
+
+
+def open_file(page: Page, name: str, text: str) -> None:
+    """Choose a file. It is read when there is a tree or a problem."""
+    page.locator("#search-file").set_input_files({"name": name, "mimeType": "", "buffer": text.encode()})
+    page.wait_for_selector("#search-tree .st, #search-problem:not([hidden])")
+
+
+def jsonl(records: Sequence[SearchRecord]) -> str:
+    return "".join(json.dumps(each.to_dict()) + "\n" for each in records)
+
+
+def test_a_file_of_searches_is_browsed_without_uploading_it(page: Page) -> None:
+    records = random_records(3, nodes=40)
+    sent: list[str] = []
+    messages: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    page.on("console", lambda message: messages.append(message.text))
+    open_file(page, "searches.jsonl", jsonl(records) + "\n")
+    assert page.locator("#search-status").inner_text() == "3 questions in searches.jsonl"
+    assert page.locator("#search-text").inner_text() == records[0].question
+    assert page.locator("#search-gold").inner_text() == "Reference answer: 14"
+    assert page.locator("#search-previous").is_disabled()
+    runs = ["beam 4x4", "dvts 4x4", "independent samples", "greedy decoding"]
+    assert page.locator("#search-run option").all_inner_texts() == runs
+    page.get_by_role("button", name="Next →").click()
+    page.get_by_label("Run", exact=True).select_option("dvts 4x4")
+    assert page.locator("#search-text").inner_text() == records[1].question
+    tree = records[1].searches["dvts 4x4"]
+    page.get_by_role("button", name="Expand all").click()
+    assert page.locator("[role=treeitem]").count() == len(tree.nodes) - 1
+    assert f"Answer: {tree.answer}" in page.locator(".st-said").inner_text()
+    assert page.locator(".st-tag", has_text="subtree").count() == 4
+    page.get_by_role("button", name="Next →").click()
+    assert page.locator("#search-run").input_value() == "dvts 4x4"
+    assert page.locator("#search-next").is_disabled()
+    page.get_by_label("Item", exact=True).select_option("0")
+    page.get_by_label("Run", exact=True).select_option("independent samples")
+    assert page.locator("[role=treeitem]").count() == 16
+    # The page asks the service nothing, and its content security policy has nothing to object to.
+    assert sent == []
+    assert messages == []
+
+
+def test_one_result_or_a_list_of_records_can_be_opened(page: Page) -> None:
+    (only,) = random_records(1, nodes=20)
+    result = only.searches["beam 4x4"]
+    open_file(page, "result.json", json.dumps(result.to_dict(), indent=2))
+    assert page.locator("#search-run option").all_inner_texts() == ["search"]
+    assert page.locator(".st-row", has_text="★ selected").count() == 1
+    open_file(page, "records.json", json.dumps([only.to_dict(), only.to_dict()]))
+    page.wait_for_selector("#search-status:has-text('2 questions in records.json')")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "The file is empty."),
+        ('{"question": "x"}', "The file is neither the result of a search nor a record"),
+        ('{"searches": {}}\nnot json', "Line 2 is not JSON"),
+        ('[{"searches": {}}, 5]', "Item 2 is neither"),
+        ('{"question": "x", "searches": {}}', "This question has no search."),
+        ('{"nodes": []}', "it has no root"),
+        (
+            '{"nodes": [{"id": 0, "parent": null, "text": ""}, {"id": 1, "parent": 1, "text": ""}]}',
+            "no parent before it",
+        ),
+        ('{"nodes": [{"id": 0, "parent": null, "text": ""}, {"id": 1, "parent": 0}]}', "node 1 has no text"),
+        ('{"nodes": [{"id": 0, "parent": null, "text": ""}], "answers": [{"nodes": [3]}]}', "node that does not exist"),
+    ],
+)
+def test_a_file_that_is_no_search_is_an_error(page: Page, text: str, said: str) -> None:
+    open_file(page, "x.json", jsonl(random_records(1, nodes=10)))
+    page.locator("#search-file").set_input_files({"name": "bad.json", "mimeType": "", "buffer": text.encode()})
+    page.wait_for_selector(f"#search-problem:has-text('{said}')")
+    assert page.locator("[role=tree]").count() == 0
+
+
+def test_searches_are_never_markup(page: Page) -> None:
+    (only,) = random_records(1, nodes=20)
+    tree = only.searches["beam 4x4"]
+    nodes = [replace(node, text=node.text and EVIL, answer=node.answer and EVIL, reason=EVIL) for node in tree.nodes]
+    answers = [replace(each, answer=EVIL) for each in tree.answers[:1]]
+    evil = replace(tree, nodes=tuple(nodes), answers=tuple(answers), warnings=(EVIL,), strategy={"name": EVIL})
+    open_file(page, "x.jsonl", jsonl([replace(only, question=EVIL, gold=EVIL, searches={EVIL: evil})]))
+    page.get_by_role("button", name="Expand all").click()
+    assert EVIL.splitlines()[0] in page.locator("#search-text").inner_text()
+    assert EVIL.splitlines()[0] in page.locator(".st-row").first.inner_text()
+    assert page.title().startswith("Surefoot")
+    assert page.locator("#search-tree img, #search-tree script").count() == 0
+
+
+def test_searches_fit_small_screens_and_the_keyboard(page: Page) -> None:
+    open_file(page, "searches.jsonl", jsonl(random_records(2, nodes=60)))
+    page.get_by_role("button", name="Expand all").click()
+    themes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for theme in themes:
+        page.emulate_media(color_scheme=theme)
+        assert page.evaluate(LOW_CONTRAST) == [], theme
+    page.emulate_media(color_scheme="light")
+    for width in (320, 360, 900):
+        page.set_viewport_size({"width": width, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator(".st-row").first.click()
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "treeitem"
+    page.keyboard.press("Home")
+    seen = page.locator("[role=treeitem]:focus > .st-row").bounding_box()
+    assert seen is not None
+    assert 0 <= seen["y"] < 740, "the focused node is on the screen"
+    # Scoring works next to it.
+    score(page, QUESTION, SOLUTION)
+    assert page.locator("[role=tree]").count() == 1
 
 
 # The contrast of all text with its background, as defined by WCAG 2, and that of the borders of controls, which may be

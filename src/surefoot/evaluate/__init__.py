@@ -1,4 +1,4 @@
-"""Benchmarks for PRMs: ProcessBench, PRMBench, best of N, and calibration.
+"""Benchmarks for PRMs: ProcessBench, PRMBench, best of N, calibration, and searches against their baselines.
 
     rows = evaluate.read_processbench("ProcessBench/")
     print(evaluate.processbench(scorer, rows))
@@ -25,6 +25,13 @@ from surefoot.evaluate.rows import (
     read_processbench,
     read_rollouts,
 )
+from surefoot.evaluate.search import (
+    SearchComparison,
+    compare_searches,
+    read_search_records,
+    search_report_html,
+    write_search_report,
+)
 
 __all__ = [
     "BENCHMARKS",
@@ -38,8 +45,10 @@ __all__ = [
     "ProcessBenchRow",
     "Reliability",
     "Rollout",
+    "SearchComparison",
     "best_of_n",
     "calibrate",
+    "compare_searches",
     "labelled_scores",
     "prmbench",
     "processbench",
@@ -49,7 +58,10 @@ __all__ = [
     "read_prmbench",
     "read_processbench",
     "read_rollouts",
+    "read_search_records",
     "reliability",
     "report",
     "report_html",
+    "search_report_html",
+    "write_search_report",
 ]

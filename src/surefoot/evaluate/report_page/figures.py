@@ -26,6 +26,7 @@ VARIABLES = {INK: "--ink", FAINT: "--faint", LINE: "--line"} | {
 }
 DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (3, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v")
+POINT_MARKERS = ("*", "P", "X", "D", "v", "o", "s", "^")
 BASELINE_DASHES = ((0, (2, 2)), "-")
 
 Points = Mapping[int, float]
@@ -39,6 +40,16 @@ class Line:
     name: str
     x: Sequence[float]
     y: Sequence[float]
+
+
+@dataclass(frozen=True)
+class TokenPoint:
+    """A named point of a plot over tokens."""
+
+    name: str
+    tokens: float
+    accuracy: float
+    interval: Interval | None
 
 
 def require() -> None:
@@ -186,6 +197,38 @@ def accuracy_by_n(about: str, methods: Mapping[str, Points], baselines: Mapping[
         _legend(axes, len(methods) + len(baselines), columns=3)
 
     return _svg(about, draw)
+
+
+def accuracy_by_tokens(about: str, curves: Sequence[Line], points: Sequence[TokenPoint]) -> str:
+    """Draw accuracy against tokens: samples as lines, searches as points with their intervals."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        for number, line in enumerate(curves):
+            colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+            axes.plot(line.x, line.y, color=colour, linestyle=dashes, linewidth=1.5, label=line.name)
+        for number, point in enumerate(points):
+            if point.interval is not None:
+                axes.plot([point.tokens] * 2, list(point.interval), color=INK, linewidth=1)
+            marker = POINT_MARKERS[number % len(POINT_MARKERS)]
+            axes.plot(
+                [point.tokens], [point.accuracy], color=INK, marker=marker, markersize=8, linestyle="", label=point.name
+            )
+        axes.set_xscale("log")
+        _frame(axes, "generated tokens per question", "accuracy", None, (0, 1.02))
+        axes.xaxis.set_major_locator(_ticks())
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+        axes.minorticks_off()
+        _legend(axes, len(curves) + len(points))
+
+    return _svg(about, draw, height=3.4 + 0.17 * ((len(curves) + len(points) + 1) // 2))
+
+
+def _ticks() -> Any:
+    """Ticks of a logarithmic axis that do not crowd over one decade and do not vanish over less."""
+    from matplotlib.ticker import LogLocator
+
+    return LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=8)
 
 
 def _frame(

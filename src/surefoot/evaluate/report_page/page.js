@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const PER_PAGE = 20;
   const rows = JSON.parse(document.getElementById("data").textContent);
@@ -62,16 +61,6 @@
   prev.addEventListener("click", () => turn(-1));
   next.addEventListener("click", () => turn(1));
 
-  const root = document.documentElement;
-  const saveTheme = (theme) => { try { localStorage.setItem("surefoot-theme", theme); } catch { /* local files may have no storage */ } };
-  try { const saved = localStorage.getItem("surefoot-theme"); if (saved) root.dataset.theme = saved; } catch { /* as above */ }
-  const flip = () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    saveTheme(root.dataset.theme);
-  };
-  by("theme").addEventListener("click", flip);
-
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target === search && event.key === "Escape") { search.value = ""; select(); search.blur(); return; }
@@ -79,7 +68,7 @@
     if (event.key === "/") { event.preventDefault(); search.focus(); }
     else if (event.key === "ArrowRight" || event.key === "n") turn(1);
     else if (event.key === "ArrowLeft" || event.key === "p") turn(-1);
-    else if (event.key === "t") flip();
+    else if (event.key === "t") flipTheme();
   });
 
   draw();

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
+from typing import Any
 
 from surefoot._version import __version__
 from surefoot.display.colour_scale import BUCKETS, colour
@@ -20,20 +22,12 @@ PACKAGE = "surefoot.evaluate.report_page"
 
 
 def page(content: Content) -> str:
-    """Render the whole page."""
-    script = _static("page.js")
-    digest = b64encode(sha256(script.encode()).digest()).decode()
+    """Render the page of a benchmark, whose list shows solutions."""
     counts = {kind.key: sum(entry.kind == kind.key for entry in content.entries) for kind in content.kinds}
-    text = render(
-        PACKAGE,
+    return lay_out(
         "page.html.j2",
-        class_names,
-        content=content,
-        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:",
-        style=style_sheet() + "\n" + _static("page.css"),
-        script=script,
-        figures=[panel for panel in content.panels if panel.svg],
-        tables=[panel for panel in content.panels if not panel.svg],
+        content,
+        scripts=[static("page.js")],
         groups=sorted({entry.group for entry in content.entries if entry.group}),
         splits=sorted({entry.split for entry in content.entries if entry.split}),
         filters=[
@@ -41,23 +35,49 @@ def page(content: Content) -> str:
             *((kind.key, kind.name, counts[kind.key]) for kind in content.kinds if counts[kind.key]),
         ],
         definitions=definitions(kind for kind in content.kinds if counts[kind.key]),
-        legend=[colour(number)[0] for number in range(BUCKETS)],
         data=_data(content),
+    )
+
+
+def lay_out(
+    template: str, content: Content, *, scripts: Sequence[str], styles: Sequence[str] = (), **context: Any
+) -> str:
+    """Render a template that extends `shell.html.j2`. Its list and its scripts are what makes pages differ."""
+    script = "".join([static("theme.js"), *scripts])
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    text = render(
+        PACKAGE,
+        template,
+        class_names,
+        content=content,
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:",
+        style="\n".join([style_sheet(), static("page.css"), *styles]),
+        script=script,
+        figures=[panel for panel in content.panels if panel.svg],
+        tables=[panel for panel in content.panels if not panel.svg],
+        legend=[colour(number)[0] for number in range(BUCKETS)],
         version=__version__,
+        **context,
     )
     return text + "\n"
 
 
-def _static(name: str) -> str:
+def static(name: str) -> str:
+    """Return the text of a file of this package."""
     return files(PACKAGE).joinpath(name).read_text(encoding="utf-8")
 
 
+def embedded_json(data: object) -> str:
+    """Return JSON that cannot end its script element, nor start a comment in it."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
 def _data(content: Content) -> str:
-    """Return the entries as JSON that cannot end its script element: worst first, each with its index in the data."""
+    """Return the entries: worst first, each with its index in the data."""
     order = sorted(range(len(content.entries)), key=lambda at: -content.entries[at].severity)
     rows = []
     for at in order:
         entry = content.entries[at]
         html = render(PACKAGE, "entry.html.j2", class_names, entry=entry, scale=content.scale)
         rows.append([at, entry.kind, entry.group, entry.split, html])
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return embedded_json(rows)

@@ -32,6 +32,7 @@ COMPLETION_VARIABLE = "_SUREFOOT_COMPLETE"
 COMMANDS = {
     "score": ("surefoot.cli.score", "Score the steps of solutions."),
     "bulk": ("surefoot.cli.bulk", "Score large files, and continue after a crash."),
+    "search": ("surefoot.cli.search", "Find answers by test-time search with a language model."),
     "eval": ("surefoot.cli.evaluate", "Measure a model on a benchmark."),
     "calibrate": ("surefoot.cli.calibrate", "Fit a calibration, so that scores are probabilities."),
     "check": ("surefoot.cli.check", "Load a model and compare it with its published scores."),

@@ -1,0 +1,400 @@
+"""`surefoot search`: finds answers by test-time search, and compares it with baselines at equal tokens."""
+
+from __future__ import annotations
+
+import json as json_format
+import shlex
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from surefoot.cli.exit_codes import DONE, INCOMPLETE
+from surefoot.cli.groups import Command, with_groups
+from surefoot.cli.options import (
+    COMPUTE,
+    OUTPUT,
+    CalibrationOptions,
+    Json,
+    Model,
+    ModelOptions,
+    Quiet,
+    ReadingOptions,
+    Verbose,
+    examples,
+    finite,
+    read_key,
+)
+from surefoot.core.generation import Sampling
+from surefoot.core.search_result import Selection
+from surefoot.errors import OptionError
+from surefoot.scoring.load_options import DEFAULT_MODEL
+from surefoot.searching.settings import STEP_END, Budget, SearchSettings
+
+if TYPE_CHECKING:
+    from surefoot.core.generation import Generator
+    from surefoot.core.search_result import SearchResult
+    from surefoot.searching.job import SearchJobReport
+
+INPUT, GENERATOR, SEARCH, JOB = "Input", "Generator", "Search", "Job"
+
+app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorOptions:
+    """Which model writes the solutions."""
+
+    generator: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="Address of an OpenAI-compatible server, folder or hub id of a language model, or recorded rollouts.",
+            rich_help_panel=GENERATOR,
+        ),
+    ]
+    served_model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which model of the server, if it has several.", rich_help_panel=GENERATOR),
+    ] = None
+    dialect: Annotated[
+        Literal["vllm", "sglang", "llamacpp", "openai"] | None,
+        typer.Option(
+            metavar="NAME",
+            help="vllm, sglang, llamacpp or openai.",
+            show_default="asks the server",
+            rich_help_panel=GENERATOR,
+        ),
+    ] = None
+    generator_tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE", help="Folder or hub id with the tokenizer of the served model.", rich_help_panel=GENERATOR
+        ),
+    ] = None
+    generator_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the key for the server.",
+            show_default="the variable OPENAI_API_KEY",
+            rich_help_panel=GENERATOR,
+        ),
+    ] = None
+    system: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="System message; an empty one sends none.",
+            show_default="asks for steps and a boxed answer",
+            rich_help_panel=GENERATOR,
+        ),
+    ] = None
+    prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="User message, with {question} in it.", rich_help_panel=GENERATOR)
+    ] = "{question}"
+    temperature: Annotated[
+        float, typer.Option(metavar="T", help="0 is greedy decoding.", callback=finite, rich_help_panel=GENERATOR)
+    ] = 0.8
+    top_p: Annotated[float, typer.Option(metavar="P", callback=finite, rich_help_panel=GENERATOR)] = 1.0
+    top_k: Annotated[int, typer.Option(min=0, metavar="K", help="0 is no limit.", rich_help_panel=GENERATOR)] = 0
+
+    def load(self) -> Generator:
+        """Connect to the server, or load the model."""
+        from surefoot.generate.loading import load_generator
+
+        given: dict[str, Any] = {"model": self.served_model, "dialect": self.dialect}
+        given |= {"tokenizer": self.generator_tokenizer, "system": self.system}
+        if self.generator_key is not None:
+            given["api_key"] = read_key(self.generator_key)
+        return load_generator(
+            self.generator, prompt=self.prompt, **{name: value for name, value in given.items() if value is not None}
+        )
+
+    def sampling(self) -> Sampling:
+        """How continuations are sampled."""
+        return Sampling(self.temperature, self.top_p, self.top_k)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyOptions:
+    """What a search does."""
+
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="best-of-n, beam, dvts or backtracking. Repeat it to compare several.",
+            show_default="beam",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None
+    n: Annotated[
+        int, typer.Option("-n", "--n", min=1, metavar="N", help="Continuations per round.", rich_help_panel=SEARCH)
+    ] = 8
+    branches: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Continuations per path and round.", rich_help_panel=SEARCH)
+    ] = 2
+    max_steps: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most steps of a path.", rich_help_panel=SEARCH)
+    ] = 40
+    max_new_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most generated tokens of a path.", rich_help_panel=SEARCH)
+    ] = 2048
+    step_end: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help=r"The text that ends a step; \n is a line break.",
+            show_default=r"\n\n",
+            rich_help_panel=SEARCH,
+        ),
+    ] = STEP_END
+    rank_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The aggregation that ranks paths.",
+            show_default="as the makers of the PRM recommend, else min",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None
+    select: Annotated[
+        Selection,
+        typer.Option(
+            metavar="HOW",
+            help="Return the best path's answer, or vote: best, weighted, majority.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = "best"
+    lookahead: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Score N further steps before ranking.", rich_help_panel=SEARCH)
+    ] = 0
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="T", help="For backtracking: go back at or below this.", callback=finite, rich_help_panel=SEARCH
+        ),
+    ] = None
+    backtracks: Annotated[
+        int, typer.Option(min=0, metavar="N", help="For backtracking: at most so often.", rich_help_panel=SEARCH)
+    ] = 8
+    budget_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Generated tokens per question.", rich_help_panel=SEARCH),
+    ] = None
+    budget_calls: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Continuations per question.", rich_help_panel=SEARCH)
+    ] = None
+    budget_seconds: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Seconds per question.", callback=finite, rich_help_panel=SEARCH),
+    ] = None
+
+    def settings(self, sampling: Sampling) -> SearchSettings:
+        """The settings of every strategy."""
+        return SearchSettings(
+            n=self.n,
+            branches=self.branches,
+            max_steps=self.max_steps,
+            max_tokens=self.max_new_tokens,
+            step_end=self.step_end.replace("\\n", "\n"),
+            sampling=sampling,
+            aggregation=self.rank_by,
+            selection=self.select,
+            lookahead=self.lookahead,
+            threshold=self.threshold,
+            backtracks=self.backtracks,
+            budget=Budget(self.budget_tokens, self.budget_calls, self.budget_seconds),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions:
+    """Which questions are searched."""
+
+    ask: Annotated[
+        str | None,
+        typer.Option(metavar="QUESTION", help="Search for this question instead of a file.", rich_help_panel=INPUT),
+    ] = None
+    question: Annotated[str, typer.Option(metavar="COLUMN", help="The question.", rich_help_panel=INPUT)] = "question"
+    gold: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The reference answer, to report accuracy.", rich_help_panel=INPUT),
+    ] = None
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the first N questions.", rich_help_panel=INPUT)
+    ] = None
+    concurrency: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Questions at a time.", rich_help_panel=COMPUTE)
+    ] = 8
+    seed: Annotated[int, typer.Option(metavar="N", help="Samples other continuations.", rich_help_panel=JOB)] = 0
+    no_baselines: Annotated[
+        bool,
+        typer.Option(
+            "--no-baselines",
+            help="Skip greedy decoding and samples at equal tokens, which double the cost.",
+            rich_help_panel=JOB,
+        ),
+    ] = False
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete the results in the folder first.", rich_help_panel=JOB)
+    ] = False
+
+
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "surefoot search questions.jsonl --gold answer --generator http://127.0.0.1:8080 --report search.html",
+        "surefoot search questions.jsonl --generator http://127.0.0.1:8080 --strategy beam --strategy dvts -n 16",
+        "surefoot search --ask 'What is 3 * 14?' --generator Qwen/Qwen2.5-Math-1.5B-Instruct",
+    ),
+)
+@with_groups
+def search(
+    *,
+    questions: Annotated[
+        str | None, typer.Argument(metavar="QUESTIONS", help="JSON or JSONL file, folder, or data set of the hub.")
+    ] = None,
+    input_options: QuestionOptions,
+    generator: GeneratorOptions,
+    model: Model = DEFAULT_MODEL,
+    model_options: ModelOptions,
+    reading: ReadingOptions,
+    calibration: CalibrationOptions,
+    strategy: StrategyOptions,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder for the results.", show_default="QUESTIONS-search", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write an HTML report with every tree.", rich_help_panel=OUTPUT),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Search for answers: a language model writes steps, and a PRM chooses between them. Next to the accuracy of the
+    search, report greedy decoding, majority voting and best-of-N at equal tokens. The same command continues after a
+    crash."""
+    if (questions is None) == (input_options.ask is None):
+        raise OptionError("Give a file with questions, or one question with --ask.")
+    settings = strategy.settings(generator.sampling())
+    names: list[str] = list(strategy.strategy or ["beam"])
+    if report is not None:
+        from surefoot.evaluate.report import prepare_report
+
+        prepare_report(report)
+    writer = generator.load()
+    scorer = model_options.load(model, calibration=calibration.read())
+    if input_options.ask is not None:
+        return _ask(input_options.ask, names, settings, input_options.seed, writer, scorer, reading, quiet, json)
+    from surefoot.searching.job import search_many
+
+    assert questions is not None
+    found = search_many(
+        questions,
+        out or f"{Path(questions).name.split('.')[0]}-search",
+        generator=writer,
+        scorer=scorer,
+        strategies=names,
+        settings=settings,
+        baselines=not input_options.no_baselines,
+        question=input_options.question,
+        gold=input_options.gold,
+        limit=input_options.limit,
+        concurrency=input_options.concurrency,
+        seed=input_options.seed,
+        options=reading.given(),
+        fresh=input_options.fresh,
+        progress=not quiet,
+    )
+    return _report(found, report, as_json=json)
+
+
+def _ask(
+    question: str,
+    names: list[str],
+    settings: SearchSettings,
+    seed: int,
+    writer: Generator,
+    scorer: Any,
+    reading: ReadingOptions,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    from surefoot.searching.live import LiveView
+    from surefoot.searching.search import search
+
+    found: list[SearchResult] = []
+    for name in names:
+        with ExitStack() as stack:
+            view = stack.enter_context(LiveView(shown=not quiet and sys.stderr.isatty()))
+            options = {**vars(settings)}
+            found.append(
+                search(
+                    question,
+                    generator=writer,
+                    scorer=scorer,
+                    strategy=name,
+                    seed=seed,
+                    options=reading.given(),
+                    on_event=view.show,
+                    **options,
+                )
+            )
+    for result in found:
+        print(result.to_json() if as_json else _answer_text(result))
+    return DONE if all(result.answer is not None for result in found) else INCOMPLETE
+
+
+def _answer_text(result: SearchResult) -> str:
+    from surefoot.display.terminal import printable
+
+    votes = ", ".join(f"{each.answer} ({each.votes})" for each in result.answers)
+    spent = result.spent
+    lines = [
+        *map(printable, (result.solution or "No path was finished.").splitlines()),
+        "",
+        f"answer    {printable(result.answer or 'none')}",
+        f"votes     {printable(votes or 'none')}",
+        f"{result.strategy['label']}: {len(result.nodes) - 1} nodes, {spent.generated_tokens:,} generated tokens, "
+        f"{spent.prm_tokens:,} PRM tokens, ended: {result.stop}",
+        *(f"warning: {printable(text)}" for text in result.warnings),
+    ]
+    return "\n".join(lines)
+
+
+def _report(found: SearchJobReport, report: str | None, *, as_json: bool) -> int:
+    from surefoot.evaluate.search import compare_searches, write_search_report
+
+    comparison = compare_searches(found.records)
+    if report is not None:
+        computing = f"{found.scoring_seconds:,.0f} s of {found.seconds:,.0f} s in the last run"
+        write_search_report(
+            comparison,
+            found.records,
+            report,
+            command=shlex.join(["surefoot", *sys.argv[1:]]),
+            metadata={"PRM computing": computing},
+        )
+        print(f"surefoot: Wrote the report to {report}", file=sys.stderr)
+    seconds = {"seconds": round(found.seconds, 1), "scoring_seconds": round(found.scoring_seconds, 1)}
+    if as_json:
+        counts = {"questions": len(found.records), "resumed": found.resumed, "failed": found.failed}
+        print(json_format.dumps({"out": str(found.out), **counts, **seconds, **comparison.to_dict()}))
+    else:
+        print(comparison)
+        if found.seconds and len(found.records) > found.resumed:
+            share = found.scoring_seconds / found.seconds
+            print(f"The PRM was computing for {share:.0%} of {found.seconds:,.0f} s.")
+        print(f"{found.out / 'results.jsonl'}: {len(found.records)} questions, {found.resumed} from earlier runs")
+    if found.failed:
+        print(f"surefoot: {found.failed} questions failed. Run the same command again to retry them.", file=sys.stderr)
+    return INCOMPLETE if found.failed else DONE

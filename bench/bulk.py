@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,29 @@ def timed(work: Callable[[], Any]) -> tuple[float, float]:
     return time.perf_counter() - started, time.process_time() - used
 
 
+class TimedScorer:
+    """A scorer that adds up the time in which it computes: the rest of a job is the runner's."""
+
+    def __init__(self, scorer: surefoot.StepScorer) -> None:
+        self.seconds = 0.0
+        self._scorer = scorer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scorer, name)
+
+    def score_stream(self, *arguments: Any, **options: Any) -> Iterator[surefoot.SolutionScore]:
+        results = self._scorer.score_stream(*arguments, **options)
+        while True:
+            started = time.perf_counter()
+            try:
+                result = next(results)
+            except StopIteration:
+                return
+            finally:
+                self.seconds += time.perf_counter() - started
+            yield result
+
+
 def measure_speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     source = write_rows(folder / "in.jsonl", options.rollouts, options.rows)
     scorer = surefoot.load("mini")
@@ -73,9 +96,17 @@ def measure_speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         shutil.rmtree(out, ignore_errors=True)
         surefoot.bulk(source, out, unit_rows=options.unit_rows, **given)
 
+    overheads: list[float] = []
+
+    def bulk_here() -> None:
+        timed_scorer = TimedScorer(scorer)
+        started = time.perf_counter()
+        bulk(model=timed_scorer)
+        overheads.append((time.perf_counter() - started - timed_scorer.seconds) / timed_scorer.seconds)
+
     ways: dict[str, Callable[[], Any]] = {
         "score_stream": lambda: list(scorer.score_stream(items, window=options.unit_rows)),
-        "bulk": lambda: bulk(model=scorer),
+        "bulk": bulk_here,
     }
     here = list(ways)
     if options.workers > 1:
@@ -96,6 +127,7 @@ def measure_speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         if name in here:  # other load on the machine matters less
             used = [after[1] / before[1] for after, before in zip(each, base, strict=True)]
             found[name]["CPU time of score_stream"] = ratios(used)
+    found["bulk"]["seconds outside the scorer, as a share of those inside"] = ratios(overheads)
     return found
 
 

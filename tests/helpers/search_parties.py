@@ -54,13 +54,17 @@ class Policy:
 
 @dataclass
 class Judge:
-    """A scorer that reads the score of a step from the step: `Some text [0.7]`. `[none]` stays unscored."""
+    """A scorer that reads the score of a step from the step: `Some text [0.7]`. `[none]` stays unscored.
+
+    A step without a number has the score `default`.
+    """
 
     scale: Scale = "probability"
     name: str = "judge"
     fingerprint: str = "judge-1"
     calibration: str | None = None
     recommended: str | None = None
+    default: float | None = None
     scored: list[tuple[str, ...]] = field(default_factory=list)
 
     def score(
@@ -71,7 +75,7 @@ class Judge:
         steps, reason = [], None
         for at, text in enumerate(solution):
             found = NUMBER.findall(text)
-            score = None if not found or found[-1] == "none" else float(found[-1])
+            score = self.default if not found else None if found[-1] == "none" else float(found[-1])
             reason = reason or (None if score is not None else "the judge has no opinion")
             steps.append(StepScore(text, 0, 0, score, "scored" if score is not None else "not_finite", at))
         return SolutionScore(

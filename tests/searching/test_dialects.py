@@ -50,9 +50,10 @@ def generator(request: pytest.FixtureRequest, folder: Path, chain: Chain, tmp_pa
             yield surefoot.load_generator(url, **options)
     else:
         script = sglang(chain) if request.param == "sglang" else vllm(chain)
-        local = {"tokenizer": folder} if "local" in request.param else {}
+        if "local" in request.param:
+            options["tokenizer"] = folder
         with scripted(script) as server:
-            yield surefoot.load_generator(server.url, **options, **local)
+            yield surefoot.load_generator(server.url, **options)
 
 
 def test_every_dialect_yields_the_same_tree(generator: Any) -> None:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from surefoot.cli.main import main
 from surefoot.core.calibration import Calibration, Isotonic, Logistic
+from surefoot.core.intervals import Numbers
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import calibrate, read_labelled
 from surefoot.evaluate.calibration_fit import fit_isotonic, fit_logistic, pool
-from surefoot.evaluate.intervals import Numbers
 
 Row = dict[str, Any]
 

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from surefoot.core.intervals import Bootstrap
 from surefoot.errors import OptionError
 from surefoot.evaluate import processbench, reliability
-from surefoot.evaluate.intervals import Bootstrap
 from surefoot.evaluate.reliability import LabelledScore, labelled_scores
 
 

@@ -59,7 +59,7 @@ class Measurement:
 
     def check(self) -> None:
         """Rejects options that contradict each other."""
-        from surefoot.evaluate.intervals import Bootstrap
+        from surefoot.core.intervals import Bootstrap
 
         Bootstrap(self.draws, self.seed)
         if (self.model is None) == (self.scores is None):

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surefoot.core.calibration import SCALE, Calibration, FittedOn, Logistic, Map, Method
+from surefoot.core.intervals import Bootstrap
 from surefoot.display.tables import DASH, join_sections, percent, table
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.calibration_fit import fit
-from surefoot.evaluate.intervals import Bootstrap
 from surefoot.evaluate.reliability import (
     BinKind,
     LabelledScore,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.core.calibration import EDGE, METHODS, Isotonic, Logistic, Map, Method
+from surefoot.core.intervals import Numbers
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate.intervals import Numbers
 
 TILT = 1e-3
 """The weight of the raw score in an isotonic map."""

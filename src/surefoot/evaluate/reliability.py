@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from surefoot.core.calibration import EDGE
+from surefoot.core.intervals import Bootstrap, Interval, Numbers
 from surefoot.display.tables import Cells, decimal, percent, table
 from surefoot.errors import OptionError
-from surefoot.evaluate.intervals import Bootstrap, Interval, Numbers
 from surefoot.evaluate.scoring import are_probabilities, nonblank_steps
 
 LabelledScore = tuple[float, bool]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from surefoot.core.aggregation import find_aggregation
+from surefoot.core.intervals import Interval, as_list
 from surefoot.display.tables import Cells, join_sections, percent, table
 from surefoot.evaluate.header import header_fields, model_label
-from surefoot.evaluate.intervals import Interval, as_list
 from surefoot.evaluate.rows import Rollout
 
 if TYPE_CHECKING:

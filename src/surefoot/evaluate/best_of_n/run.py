@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from surefoot.core.aggregation import AGGREGATIONS, find_aggregation
+from surefoot.core.intervals import Bootstrap, Numbers
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.best_of_n import selection
 from surefoot.evaluate.best_of_n.result import AggregationReason, BestOfNResult, Candidate, Curve, Estimate
 from surefoot.evaluate.best_of_n.selection import Pool
-from surefoot.evaluate.intervals import Bootstrap, Numbers
 from surefoot.evaluate.rows import Rollout, Rows, as_rows, rollouts
 from surefoot.evaluate.scoring import (
     Scored,

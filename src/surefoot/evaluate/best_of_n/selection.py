@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.evaluate.intervals import Numbers
+from surefoot.core.intervals import Numbers
 from surefoot.text.answer_groups import NO_ANSWER
 
 Draws = NDArray[np.int64]

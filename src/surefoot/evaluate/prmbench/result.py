@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from surefoot.core.intervals import Interval, as_list
 from surefoot.display.tables import Cells, join_sections, percent, table
 from surefoot.evaluate.header import header_fields, model_label, threshold_label
-from surefoot.evaluate.intervals import Interval, as_list
 from surefoot.evaluate.published import PublishedPRMBench, citation
 from surefoot.evaluate.reliability import Reliability, reliability_sections
 from surefoot.evaluate.rows import PRMBenchRow

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surefoot.evaluate.intervals import Bootstrap, Numbers, ratio
+from surefoot.core.intervals import Bootstrap, Numbers, ratio
 from surefoot.evaluate.prmbench.result import CATEGORIES, ClassResult, Decisions, PRMBenchResult, has_unscored_step
 from surefoot.evaluate.published import published_prmbench
 from surefoot.evaluate.reliability import labelled_scores, reliability

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from surefoot.core.intervals import Interval, as_list
 from surefoot.core.threshold_sweep import Case, ThresholdRange, sweep
 from surefoot.display.tables import decimal, join_sections, percent, table
 from surefoot.errors import InputError
 from surefoot.evaluate.header import header_fields, model_label, threshold_label
-from surefoot.evaluate.intervals import Interval, as_list
 from surefoot.evaluate.published import PublishedProcessBench, citation
 from surefoot.evaluate.reliability import Reliability, reliability_sections
 from surefoot.evaluate.rows import ProcessBenchRow

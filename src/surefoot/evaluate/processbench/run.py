@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surefoot.core.intervals import Bootstrap, Numbers, ratio
 from surefoot.core.threshold_sweep import best_threshold, harmonic_mean
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate.intervals import Bootstrap, Numbers, ratio
 from surefoot.evaluate.processbench.result import (
     OUTCOMES,
     GroupResult,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from surefoot.core.intervals import Interval
 from surefoot.display.html import StepItem
 from surefoot.display.tables import percent
-from surefoot.evaluate.intervals import Interval
 from surefoot.evaluate.reliability import Reliability, reliability_cells
 from surefoot.evaluate.report_page import figures
 

@@ -14,8 +14,8 @@ from io import StringIO
 from typing import Any
 from zlib import crc32
 
+from surefoot.core.intervals import Interval
 from surefoot.errors import MissingDependencyError
-from surefoot.evaluate.intervals import Interval
 from surefoot.evaluate.reliability import Reliability
 
 # Placeholders for the page's CSS variables, because matplotlib needs real colours.

@@ -12,9 +12,9 @@ from dataclasses import fields
 from statistics import fmean
 
 from surefoot.core.aggregation import find_aggregation
+from surefoot.core.intervals import Bootstrap
 from surefoot.core.search_result import SearchRecord, SearchResult, Spent
 from surefoot.errors import InputError, OptionError
-from surefoot.evaluate.intervals import Bootstrap
 from surefoot.evaluate.search.curves import sample_curves
 from surefoot.evaluate.search.judge import Judge, MethodVerdicts
 from surefoot.evaluate.search.measures import (

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.core.intervals import Bootstrap, Numbers, as_list
 from surefoot.core.search_result import SearchRecord, SearchResult
 from surefoot.evaluate.best_of_n import selection
 from surefoot.evaluate.best_of_n.result import Curve, Estimate
 from surefoot.evaluate.best_of_n.selection import Pool
-from surefoot.evaluate.intervals import Bootstrap, Numbers, as_list
 from surefoot.evaluate.search.judge import Judge
 from surefoot.evaluate.search.measures import Method
 from surefoot.evaluate.search.samples import samples_of

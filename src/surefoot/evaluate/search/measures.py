@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from surefoot.core.aggregation import find_aggregation
+from surefoot.core.intervals import Bootstrap, Interval, as_list
 from surefoot.core.search_result import Selection
-from surefoot.evaluate.intervals import Bootstrap, Interval, as_list
 
 MethodKind = Literal["best", "weighted", "majority", "oracle"]
 """How one of several answers is selected. `oracle` asks whether any of them is correct."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from surefoot.core.intervals import Interval
 from surefoot.display.tables import DASH, Cells, decimal, percent
-from surefoot.evaluate.intervals import Interval
 from surefoot.evaluate.search.curves import SampleCurves
 from surefoot.evaluate.search.measures import Accuracy, Baseline, SearchMeasurement
 

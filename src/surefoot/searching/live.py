@@ -54,9 +54,9 @@ class LiveView:
         tokens = sum(node.tokens for node in self._nodes.values())
         finished = sum(node.end == "answer" for node in self._nodes.values())
         title = f"{self._label}: {len(self._nodes)} nodes, {finished} finished, {tokens:,} tokens"
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False, expand=True)
         for name, side in (("step", "right"), ("value", "right"), ("", "left")):
-            table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+            table.add_column(name, justify=side, no_wrap=True, ratio=None if name else 1)  # type: ignore[arg-type]
         order = sorted(self._nodes.values(), key=lambda node: (-node.depth, -(node.value or 0.0), node.id))
         for node in order[:ROWS]:
             value = "-" if node.value is None else f"{node.value:.3f}"

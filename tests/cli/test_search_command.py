@@ -77,6 +77,8 @@ MESSAGES = [
     (["search", "--generator", "ROLLOUTS"], "Give a file with questions, or one question with --ask."),
     (["search", "QUESTIONS", "--ask", "x", "--generator", "ROLLOUTS"], "Give a file with questions, or one"),
     (["search", "QUESTIONS", "--generator", "nowhere"], "nowhere"),
+    (["search", "--ask", "x", "--generator", "ROLLOUTS", "--report", "r.html"], "--report: only for a file with"),
+    (["search", "--ask", "x", "--generator", "ROLLOUTS", "--gold", "a", "--fresh"], "--gold, --fresh: only for a file"),
     (["search", "QUESTIONS", "--generator", "ROLLOUTS", "--strategy", "mcts"], "There is no strategy 'mcts'."),
     (["search", "QUESTIONS", "--generator", "ROLLOUTS", "-n", "7"], "not a multiple of --branches 2"),
     (["search", "QUESTIONS", "--generator", "ROLLOUTS", "--temperature", "-1"], "--temperature -1.0"),

@@ -120,16 +120,50 @@ def test_a_changed_question_is_searched_again(tmp_path: Path) -> None:
     assert (report.resumed, report.records[1].question) == (2, "What else?")
 
 
+def runs(out: Path) -> int:
+    return len((out / "_surefoot" / "journal.jsonl").read_text().splitlines())
+
+
 def test_a_generator_that_is_gone_stops_the_job_and_nothing_is_lost(tmp_path: Path) -> None:
     good = random_policy(5)
     policy = Policy(lambda prefix, seed: "ERROR" if len(policy.requests) > 60 else good.write(prefix, seed))
-    with pytest.raises(JobError, match=r"failed for 3 questions in a row: the policy is asleep"):
+    with pytest.raises(JobError, match=r"4 questions in a row failed: the policy is asleep"):
         run(tmp_path / "out", policy=policy, concurrency=2)
-    done = len(read_search_records(tmp_path / "out" / "_surefoot" / "journal.jsonl"))
-    assert 0 < done < 12
-    assert run(tmp_path / "out").resumed == done
-    run(tmp_path / "whole")
+    assert 4 < runs(tmp_path / "out") < 4 * 12
+    again = random_policy(5)
+    assert 0 < run(tmp_path / "out", policy=again).resumed < 12
+    whole = random_policy(5)
+    run(tmp_path / "whole", policy=whole)
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+    assert len(again.requests) < len(whole.requests) - 40, "finished searches are not repeated"
+
+
+def test_questions_that_always_fail_do_not_block_the_others(tmp_path: Path) -> None:
+    good = random_policy(5)
+
+    def write(prefix: str, seed: int) -> str:
+        bad = policy.requests[-1].question in ("What is 0?", "What is 1?", "What is 2?")
+        return "ERROR" if bad else good.write(prefix, seed)
+
+    policy = Policy(write)
+    report = run(tmp_path / "out", policy=policy, concurrency=8)
+    assert (report.failed, len(report.records)) == (3, 9)
+
+
+def test_a_scorer_that_cannot_score_is_not_taken_for_a_failure_of_the_generator(tmp_path: Path) -> None:
+    policy = Policy(lambda prefix, seed: "No number\n\nIt is \\boxed{1}.")
+    report = run(tmp_path / "out", policy=policy)
+    assert (report.failed, len(report.records)) == (0, 12)
+    assert {search.answer for record in report.records for search in record.searches.values()} == {None}
+    assert "the judge has no opinion" in report.records[0].searches["beam 2x2"].warnings[0]
+
+
+def test_a_best_of_n_with_a_budget_keeps_to_it(tmp_path: Path) -> None:
+    settings = SearchSettings(n=4, budget=Budget(tokens=20))
+    for record in run(tmp_path / "out", strategies=("best-of-n",), settings=settings).records:
+        assert record.searches["best-of-n 4"].spent.generated_tokens <= 20
+        assert record.samples is not None
+        assert record.samples.spent.generated_tokens >= record.searches["best-of-n 4"].spent.generated_tokens
 
 
 def test_one_question_that_fails_is_tried_again_by_the_next_run(tmp_path: Path) -> None:
@@ -156,6 +190,10 @@ def test_one_question_that_fails_is_tried_again_by_the_next_run(tmp_path: Path) 
         (ROWS, {"strategies": ()}, OptionError, "Name one or more"),
         (ROWS, {"strategies": ("beam", "beam")}, OptionError, "different strategies"),
         (ROWS, {"concurrency": 0}, OptionError, "concurrency=0"),
+        (ROWS, {"concurrency": 1.5}, OptionError, "concurrency=1.5"),
+        (ROWS, {"limit": -1}, OptionError, "limit=-1"),
+        (ROWS, {"seed": "x"}, OptionError, "seed='x'"),
+        (ROWS, {"settings": {"n": 4}}, OptionError, "pass surefoot.SearchSettings"),
         ("nowhere.jsonl", {}, InputError, "nowhere.jsonl"),
     ],
 )
@@ -178,8 +216,12 @@ def test_a_damaged_journal_costs_only_its_lines(tmp_path: Path) -> None:
     whole = content(tmp_path / "out")
     journal = tmp_path / "out" / "_surefoot" / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(lines[0] + b"{broken\n" + b"[1, 2]\n" + b"".join(lines[3:6]) + lines[6][:100])
-    assert run(tmp_path / "out").resumed == 4
+    assert len(lines) == 12 * 4  # two searches and two baselines each
+    foreign = b'{"index": 99, "run": "beam 2x2", "hash": "", "result": {}}\n'
+    journal.write_bytes(b"{broken\n" + b"[1, 2]\n" + foreign + b"".join(lines[3:40]) + lines[40][:100])
+    policy = random_policy(5)
+    assert 0 < run(tmp_path / "out", policy=policy).resumed < 12
+    assert policy.requests
     assert content(tmp_path / "out") == whole
 
 

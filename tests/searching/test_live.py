@@ -10,7 +10,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from surefoot.core.search_result import SearchNode
+from surefoot.core.search_result import SearchNode, Spent
 from surefoot.searching.events import SearchEvent
 from surefoot.searching.live import ROWS, LiveView
 
@@ -26,12 +26,16 @@ def node(id: int, depth: int, text: str, value: float | None = 0.5) -> SearchNod
     return SearchNode(id, 0, text, "step", tokens=10, depth=depth, value=value)
 
 
+def event(*nodes: SearchNode, tokens: int = 0) -> SearchEvent:
+    return SearchEvent("What?", "beam 4x2", Spent(generated_tokens=tokens), nodes)
+
+
 def test_the_deepest_and_best_nodes_come_first() -> None:
     view = LiveView(shown=False)
-    view.show(SearchEvent("What?", "beam 4x2", (node(1, 1, "One"), node(2, 1, "Two", 0.9), node(3, 1, "Odd", None))))
-    view.show(SearchEvent("What?", "beam 4x2", (node(4, 2, "Deep\n\n", 0.123),)))
+    view.show(event(node(1, 1, "One"), node(2, 1, "Two", 0.9), node(3, 1, "Odd", None), tokens=30))
+    view.show(event(node(4, 2, "Deep\n\n", 0.123), tokens=55))  # with those of a lookahead
     lines = drawn(view).splitlines()
-    assert lines[0].strip() == "beam 4x2: 4 nodes, 0 finished, 40 tokens"
+    assert lines[0].strip() == "beam 4x2: 4 nodes, 0 finished, 55 tokens"
     assert [line.split() for line in lines[2:]] == [
         ["2", "0.123", "Deep"],
         ["1", "0.900", "Two"],
@@ -42,24 +46,25 @@ def test_the_deepest_and_best_nodes_come_first() -> None:
 
 def test_a_large_tree_is_cut() -> None:
     view = LiveView(shown=False)
-    view.show(SearchEvent("What?", "dvts 4x2", tuple(node(at, 1, f"Step {at}") for at in range(1, 100))))
+    view.show(event(*(node(at, 1, f"Step {at}") for at in range(1, 100))))
     assert len(drawn(view).splitlines()) == 2 + ROWS
 
 
 def test_markup_and_escape_codes_are_text() -> None:
     view = LiveView(shown=False)
-    view.show(SearchEvent("What?", "beam 4x2", (node(1, 1, "[red]so[/red] \x1b[31m7"),)))
+    view.show(event(node(1, 1, "[red]so[/red] \x1b[31m7")))
     assert "[red]so[/red]" in drawn(view)
     assert "\x1b" not in drawn(view)
 
 
 SHOW = """
-from surefoot.core.search_result import SearchNode
+from surefoot.core.search_result import SearchNode, Spent
 from surefoot.searching.events import SearchEvent
 from surefoot.searching.live import LiveView
 
 with LiveView(shown=True) as view:
-    view.show(SearchEvent("What?", "beam 4x2", (SearchNode(1, 0, "One", "step", tokens=7, depth=1, value=0.5),)))
+    node = SearchNode(1, 0, "One", "step", tokens=7, depth=1, value=0.5)
+    view.show(SearchEvent("What?", "beam 4x2", Spent(generated_tokens=7), (node,)))
 """
 
 

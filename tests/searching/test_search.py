@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 import surefoot
 from helpers.policies import END, START, Table, write_table_policy
+from helpers.search_parties import Judge, Policy
 from helpers.serving import served
 from surefoot.core.generation import GREEDY
 from surefoot.core.search_result import SearchResult
@@ -99,6 +102,30 @@ def test_search_works_inside_a_running_event_loop(policy: surefoot.Generator, mi
 
     expected = surefoot.search(QUESTION, generator=policy, scorer=mini, strategy="best-of-n", n=4)
     assert asyncio.run(notebook()).to_dict() == expected.to_dict()
+
+
+def test_an_interrupt_in_a_notebook_stops_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = Policy(lambda prefix, seed: f"Again {seed} [0.9]\n\n" * 2)
+    interrupted = []
+
+    class Interrupted(Future[object]):
+        def result(self, timeout: float | None = None) -> object:
+            while not interrupted and len(policy.requests) < 5:
+                time.sleep(0.01)
+            if not interrupted:
+                interrupted.append(True)
+                raise KeyboardInterrupt  # the user presses Ctrl+C while the call waits
+            return super().result(timeout)
+
+    async def notebook() -> None:
+        surefoot.search(QUESTION, generator=policy, scorer=Judge(), max_steps=10**6, max_tokens=10**9)
+
+    monkeypatch.setattr("surefoot.searching.search.Future", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(notebook())
+    asked = len(policy.requests)
+    time.sleep(0.1)
+    assert len(policy.requests) == asked
 
 
 def test_concurrent_searches_do_not_mix(policy: surefoot.Generator, mini: surefoot.StepScorer) -> None:

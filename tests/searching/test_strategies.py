@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from helpers.search_parties import Judge, Policy, random_policy
 from surefoot.core.generation import GREEDY, GenerationRequest, derived_seed
 from surefoot.core.search_result import SearchNode, SearchResult
-from surefoot.errors import OptionError
+from surefoot.errors import InputError, OptionError
 from surefoot.searching.events import SearchEvent
 from surefoot.searching.runner import Plan, SearchRunner
 from surefoot.searching.settings import Budget, SearchSettings
@@ -141,11 +142,12 @@ def test_a_search_obeys_the_rules_of_all_searches(strategy: str, seed: int) -> N
         assert (node.fate == "finished") == (node.end == "answer")
         assert (node.reason is not None) == (node.fate in ("pruned", "failed"))
         siblings = [each for each in result.nodes if (each.parent, each.subtree) == (node.parent, node.subtree)]
-        assert len({each.text for each in siblings}) == len(siblings), "identical continuations are merged"
+        if strategy != "best-of-n":
+            assert len({each.text for each in siblings}) == len(siblings), "identical continuations are merged"
     voting = {at for answer in result.answers for at in answer.nodes}
     assert voting == {node.id for node in result.finished if node.answer is not None}
     assert sum(answer.votes for answer in result.answers) == sum(result.nodes[at].count for at in voting)
-    # Only new steps are sent to the scorer: no candidate twice.
+    # No candidate is sent to the scorer twice.
     assert len(set(judge.scored)) == len(judge.scored) or strategy == "dvts"
 
 
@@ -161,7 +163,7 @@ def test_best_of_n_ranks_by_every_aggregation_and_votes() -> None:
     assert result.select("best", "mean") == "1"  # 0.65 > 0.6
     assert result.select("best", "final") == "2"
     assert result.select("majority") == "2"
-    counts = {result.text(node.id): node.count for node in result.finished}
+    counts = Counter(result.text(node.id) for node in result.finished)
     (group,) = [answer for answer in result.answers if answer.answer == "2"]
     assert result.weight(group, "min") == pytest.approx(0.6 * counts[two] + 0.5 * counts[three])
     assert result.solution == two
@@ -171,7 +173,7 @@ def test_a_pruned_node_says_which_place_it_had() -> None:
     result = run(tells("A [0.9]\n\nYes \\boxed{1} [0.9]", "B [0.2]\n\nNo \\boxed{2} [0.1]"), "beam", n=8, branches=8)
     (pruned,) = [node for node in result.nodes if node.fate == "pruned"]
     assert pruned.text == "B [0.2]\n\n"
-    assert pruned.reason == "rank 2 of 2; 1 kept"
+    assert pruned.reason == "rank 2 of 2 in this round; 1 kept"
     assert sum(node.count for node in result.nodes[1:3]) == 8
 
 
@@ -187,15 +189,64 @@ def test_unfinished_paths_are_never_answers() -> None:
 
 def test_a_cut_off_continuation_is_pruned_with_its_reason() -> None:
     result = run(Policy(lambda prefix, seed: "so \\boxed{7} " * 50), "best-of-n", n=2, max_tokens=10)
-    (node,) = result.nodes[1:]
-    assert (node.end, node.fate, node.reason) == ("cut_off", "pruned", "cut off at max_tokens=10")
-    assert node.tokens == 20
-    assert result.answer is None
+    for node in result.nodes[1:]:
+        assert (node.end, node.fate, node.reason) == ("cut_off", "pruned", "cut off at max_tokens=10")
+        assert node.tokens == 10
+    assert (len(result.nodes), result.answer, result.stop) == (3, None, "finished")
 
 
-def test_an_empty_step_is_pruned() -> None:
-    result = run(Policy(lambda prefix, seed: "\n\nMore [0.5]"), "beam", n=2, branches=2)
-    assert [(node.fate, node.reason) for node in result.nodes[1:]] == [("pruned", "an empty step")]
+@pytest.mark.parametrize("strategy", ["beam", "dvts", "backtracking"])
+@pytest.mark.parametrize("text", ["A [0.9]\n\nB [0.8]\n\nSo \\boxed{1} [0.7]", "\n\n\nA [0.9]\nSo \\boxed{1} [0.7]"])
+def test_blank_pieces_are_part_of_the_next_step(strategy: str, text: str) -> None:
+    result = run(tells(text), strategy, n=2, branches=2, step_end="\n")
+    assert result.answer == "1"
+    assert result.text(result.finished[0].id) == text
+    steps = [step.text for node in result.path(result.finished[0].id) for step in node.steps]
+    assert steps == [line for line in text.split("\n") if line]
+    assert result.spent.generated_tokens == sum(node.tokens for node in result.nodes)
+
+
+def test_a_policy_that_writes_only_blank_pieces_is_given_up() -> None:
+    result = run(Policy(lambda prefix, seed: "\n\nMore"), "beam", n=2, branches=2)
+    assert [(node.text, node.fate, node.reason) for node in result.nodes[1:]] == [
+        ("\n\n" * 5, "pruned", "an empty step")
+    ]
+
+
+@pytest.mark.parametrize("strategy", ["beam", "dvts", "backtracking"])
+def test_merged_continuations_do_not_shorten_the_path(strategy: str) -> None:
+    """Each step is drawn many times. What that costs does not count towards the length of the path."""
+    text = "".join(f"Step {at} has words to count [0.9]\n\n" for at in range(5)) + "So \\boxed{7} [0.9]"
+    result = run(tells(text), strategy, n=16, branches=16, max_tokens=39)
+    assert (result.answer, len(text.split())) == ("7", 38)
+    assert result.spent.generated_tokens == sum(node.tokens for node in result.nodes) > 10 * 38
+
+
+def test_a_search_that_its_budget_cut_off_says_so() -> None:
+    result = run(tells("one two three four five six \\boxed{7} [0.9]"), "best-of-n", n=1, budget=Budget(tokens=3))
+    assert (result.stop, result.nodes[1].reason) == ("tokens", "cut off at the token budget")
+
+
+def test_a_generator_that_fails_in_the_middle_is_an_error() -> None:
+    policy = Policy(lambda prefix, seed: "ERROR" if prefix else "Fine [0.9]\n\nMore")
+    result = run(policy, "beam", n=4)
+    assert (result.stop, result.answer) == ("error", None)
+
+
+def test_an_unscored_path_does_not_take_the_votes_of_the_others() -> None:
+    texts = ["It is \\boxed{1}. [0.9]"] * 6 + ["It is \\boxed{1}. [none]"] + ["It is \\boxed{2}. [0.1]"]
+    result = run(tells(*texts), "best-of-n", n=64)
+    assert {answer.answer for answer in result.answers} == {"1", "2"}
+    assert result.select("weighted") == "1"
+    alone = run(tells("It is \\boxed{1}. [none]"), "best-of-n", n=4)
+    assert alone.select("weighted") is None
+
+
+def test_a_long_path_is_no_recursion() -> None:
+    text = "".join(f"{at} [0.9]\n\n" for at in range(1500)) + "So \\boxed{7} [0.9]"
+    policy = Policy(lambda prefix, seed: text.removeprefix(prefix))
+    result = run(policy, "beam", n=1, branches=1, max_steps=2000, max_tokens=10_000)
+    assert (result.answer, result.finished[0].depth) == ("7", 1501)
 
 
 def test_an_answer_that_ends_right_after_a_delimiter_is_finished() -> None:
@@ -209,8 +260,8 @@ def test_errors_of_the_generator_stay_in_the_tree() -> None:
         return "ERROR" if seed % 2 else "It is \\boxed{3}. [0.8]"
 
     result = run(Policy(write), "best-of-n", n=4)
-    assert sorted(node.fate for node in result.nodes[1:]) == ["failed", "finished"]
-    assert result.warnings == ("1 of 2 continuations failed: the policy is asleep",)
+    assert sorted(node.fate for node in result.nodes[1:]) == ["failed", "failed", "finished", "finished"]
+    assert result.warnings == ("2 of 4 continuations failed: the policy is asleep",)
     assert (result.stop, result.answer) == ("finished", "3")
     dead = run(Policy(lambda prefix, seed: "ERROR"), "beam", n=4)
     assert (dead.stop, dead.answer) == ("error", None)
@@ -247,6 +298,8 @@ def test_budgets_of_calls_and_seconds_stop_the_search() -> None:
     calls = run(policy, "beam", n=4, branches=2, budget=Budget(calls=10))
     assert (calls.stop, calls.spent.generator_calls) == ("calls", 8)
     assert run(policy, "beam", n=4, branches=2, budget=Budget(seconds=1e-9)).stop == "seconds"
+    ahead = run(policy, "beam", n=4, branches=2, budget=Budget(calls=10), lookahead=1)
+    assert (ahead.stop, ahead.spent.generator_calls) == ("calls", 8)
 
 
 def test_backtracking_returns_to_the_best_open_path() -> None:
@@ -301,10 +354,17 @@ def test_scores_that_are_not_probabilities_can_rank() -> None:
     [
         ({"n": 0}, "n=0"),
         ({"n": 7, "branches": 2}, "n=7 is not a multiple of branches=2"),
-        ({"step_end": ""}, "step_end is empty"),
+        ({"step_end": ""}, "`step_end` is empty"),
         ({"selection": "worst"}, "selection='worst' is unknown"),
         ({"aggregation": "median"}, "no aggregation 'median'"),
         ({"lookahead": -1}, "lookahead=-1"),
+        ({"n": "8"}, "n='8': pass a whole number"),
+        ({"n": True}, "n=True"),
+        ({"max_tokens": None}, "max_tokens=None"),
+        ({"threshold": "a"}, "threshold='a'"),
+        ({"budget": 100}, "budget=100: pass a Budget"),
+        ({"sampling": {"temperature": 1}}, "pass a Sampling"),
+        ({"step_end": 3}, "step_end=3: pass a str"),
         ({"threshold": 7.0}, "outside the scale"),
     ],
 )
@@ -321,6 +381,24 @@ def test_a_generator_that_cannot_continue_only_samples_whole_answers() -> None:
     assert run(policy, "best-of-n", n=2).answer == "1"
     with pytest.raises(OptionError, match="cannot continue a partial solution, and beam needs that"):
         run(policy, "beam")
+
+
+def test_an_empty_question_is_rejected() -> None:
+    async def one() -> None:
+        runner = SearchRunner(random_policy(), Judge())
+        try:
+            await runner.search("  ", Plan.of("beam", SearchSettings()))
+        finally:
+            runner.close()
+
+    with pytest.raises(InputError, match="The question is empty"):
+        asyncio.run(one())
+
+
+@pytest.mark.parametrize("budget", [{"tokens": 0}, {"calls": -1}, {"seconds": 0.0}, {"tokens": 1.5}, {"tokens": True}])
+def test_a_budget_that_allows_nothing_is_rejected(budget: Any) -> None:
+    with pytest.raises(OptionError, match="allows nothing"):
+        Budget(**budget)
 
 
 def test_an_unknown_strategy_is_rejected() -> None:

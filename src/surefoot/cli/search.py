@@ -64,7 +64,7 @@ class GeneratorOptions:
         Literal["vllm", "sglang", "llamacpp", "openai"] | None,
         typer.Option(
             metavar="NAME",
-            help="vllm, sglang, llamacpp or openai.",
+            help="Which kind of server: vllm, sglang, llamacpp or openai.",
             show_default="asks the server",
             rich_help_panel=GENERATOR,
         ),
@@ -97,10 +97,23 @@ class GeneratorOptions:
         str, typer.Option(metavar="TEXT", help="User message, with {question} in it.", rich_help_panel=GENERATOR)
     ] = "{question}"
     temperature: Annotated[
-        float, typer.Option(metavar="T", help="0 is greedy decoding.", callback=finite, rich_help_panel=GENERATOR)
+        float,
+        typer.Option(
+            metavar="T", help="Of the samples; 0 is greedy decoding.", callback=finite, rich_help_panel=GENERATOR
+        ),
     ] = 0.8
-    top_p: Annotated[float, typer.Option(metavar="P", callback=finite, rich_help_panel=GENERATOR)] = 1.0
-    top_k: Annotated[int, typer.Option(min=0, metavar="K", help="0 is no limit.", rich_help_panel=GENERATOR)] = 0
+    top_p: Annotated[
+        float,
+        typer.Option(
+            metavar="P", help="Sample from this share of the probability.", callback=finite, rich_help_panel=GENERATOR
+        ),
+    ] = 1.0
+    top_k: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="K", help="Sample from the K most probable tokens; 0: all.", rich_help_panel=GENERATOR
+        ),
+    ] = 0
 
     def load(self) -> Generator:
         """Connect to the server, or load the model."""
@@ -127,7 +140,7 @@ class StrategyOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="best-of-n, beam, dvts or backtracking. Repeat it to compare several.",
+            help="How to search: best-of-n, beam, dvts or backtracking. Repeat it to compare several.",
             show_default="beam",
             rich_help_panel=SEARCH,
         ),
@@ -236,7 +249,7 @@ class QuestionOptions:
         bool,
         typer.Option(
             "--no-baselines",
-            help="Skip greedy decoding and samples at equal tokens, which double the cost.",
+            help="Skip greedy decoding and samples at equal tokens, which cost as much as a search.",
             rich_help_panel=JOB,
         ),
     ] = False
@@ -244,13 +257,21 @@ class QuestionOptions:
         bool, typer.Option("--fresh", help="Delete the results in the folder first.", rich_help_panel=JOB)
     ] = False
 
+    def require_only_ask(self, out: str | None, report: str | None) -> None:
+        """Reject options for files of questions."""
+        given = {"--out": out, "--report": report, "--gold": self.gold, "--limit": self.limit, "--fresh": self.fresh}
+        given |= {"--no-baselines": self.no_baselines}
+        if wrong := [flag for flag, value in given.items() if value]:
+            raise OptionError(f"{', '.join(wrong)}: only for a file with questions, not for --ask.")
+
 
 @app.command(
     cls=Command,
     epilog=examples(
-        "surefoot search questions.jsonl --gold answer --generator http://127.0.0.1:8080 --report search.html",
-        "surefoot search questions.jsonl --generator http://127.0.0.1:8080 --strategy beam --strategy dvts -n 16",
-        "surefoot search --ask 'What is 3 * 14?' --generator Qwen/Qwen2.5-Math-1.5B-Instruct",
+        "surefoot search questions.jsonl --generator http://127.0.0.1:8080",
+        "surefoot search questions.jsonl --generator rollouts.jsonl --gold answer",
+        "surefoot search questions.jsonl --generator ./policy --strategy dvts -n 16",
+        "surefoot search --ask 'What is 3 * 14?' --generator ./policy",
     ),
 )
 @with_groups
@@ -287,16 +308,23 @@ def search(
         raise OptionError("Give a file with questions, or one question with --ask.")
     settings = strategy.settings(generator.sampling())
     names: list[str] = list(strategy.strategy or ["beam"])
+    from surefoot.searching.job import read_questions, search_many
+    from surefoot.searching.runner import Plan
+
+    for name in names:  # a wrong call fails before models are loaded
+        Plan.of(name, settings)
     if report is not None:
         from surefoot.evaluate.report import prepare_report
 
         prepare_report(report)
+    if questions is None:
+        input_options.require_only_ask(out, report)
+    else:
+        read_questions(questions, question=input_options.question, gold=input_options.gold, limit=input_options.limit)
     writer = generator.load()
     scorer = model_options.load(model, calibration=calibration.read())
     if input_options.ask is not None:
         return _ask(input_options.ask, names, settings, input_options.seed, writer, scorer, reading, quiet, json)
-    from surefoot.searching.job import search_many
-
     assert questions is not None
     found = search_many(
         questions,

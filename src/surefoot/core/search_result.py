@@ -191,11 +191,15 @@ class SearchResult:
         return None if chosen is None else chosen.answer
 
     def weight(self, answer: AnswerVotes, aggregation: str) -> float | None:
-        """The sum of the values of the solutions with an answer; None if one is unscored or negative."""
-        values = [(self.path_value(at, aggregation), self.nodes[at].count) for at in answer.nodes]
-        if any(value is None or value < 0 for value, _ in values):
+        """The sum of the values of the scored solutions with an answer; None if none is scored, or one is negative."""
+        values = [
+            (value, self.nodes[at].count)
+            for at in answer.nodes
+            if (value := self.path_value(at, aggregation)) is not None
+        ]
+        if not values or min(value for value, _ in values) < 0:
             return None
-        return sum(value * count for value, count in values if value is not None)
+        return sum(value * count for value, count in values)
 
     def _group(self, selection: Selection, aggregation: str) -> AnswerVotes | None:
         if selection not in SELECTIONS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from surefoot.core.search_result import SearchNode, SearchResult
+from surefoot.core.search_result import SearchNode, SearchResult, Spent
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class SearchEvent:
     question: str
     label: str
     """The strategy and its shape, such as `beam 4x2`."""
+    spent: Spent
+    """What the search has cost so far."""
     nodes: tuple[SearchNode, ...] = ()
     """New nodes, scored. Later rounds may prune or expand them."""
     result: SearchResult | None = None

@@ -26,6 +26,9 @@ from surefoot.core.search_result import Lookahead, NodeStep, Spent, Stop
 from surefoot.searching.settings import SearchSettings
 from surefoot.searching.tree import Node, Tree, steps_in
 
+MOST_BLANKS = 4
+"""How many blank pieces in a row may come before a step."""
+
 Score = Callable[[Sequence[Sequence[str]]], Awaitable[list[SolutionScore]]]
 """Scores candidates, each a list of steps."""
 
@@ -61,6 +64,8 @@ class Exploration:
         self.spent = Spent()
         self.stop: Stop | None = None
         """The limit that was reached, if any."""
+        self.cut_by_budget = False
+        """Whether a continuation was cut off because the budget of tokens was used up."""
         self._problem = problem
         self._on_nodes = on_nodes
         self._started = time.monotonic()
@@ -86,12 +91,10 @@ class Exploration:
         limits = self._admit([branch for branch in plan if branch.count > 0], whole)
         if limits is None:
             return []
-        generations = await asyncio.gather(
-            *(self._problem.generator.generate(self._request(branch, limit, whole)) for branch, limit in limits)
-        )
+        requests = [self._request(branch, limit, whole) for branch, limit in limits]
+        generations = await asyncio.gather(*map(self._generate, requests))
         added: list[Node] = []
         for (branch, limit), generation in zip(limits, generations, strict=True):
-            self._charge(generation)
             branch.node.fate = "root" if branch.node.parent is None else "expanded"
             added += self._add(branch, limit, generation, merge)
         scorable = [node for node in added if node.end in ("step", "answer") and node.fate == "open"]
@@ -99,7 +102,7 @@ class Exploration:
             await self._look_ahead([node for node in scorable if node.end == "step"])
         await self._score(scorable)
         self._on_nodes(added)
-        if added and not any(node.fate != "failed" for node in self.tree.nodes[1:]):
+        if added and all(node.end == "error" for node in added):
             self.stop = "error"
         return added
 
@@ -112,11 +115,12 @@ class Exploration:
         plan = [branch for branch in plan if branch.node.fate in ("root", "open", "expanded")]
         shallow = [branch for branch in plan if whole or branch.node.depth < settings.max_steps]
         wanted = sum(branch.count for branch in shallow)
+        calls = wanted * (1 if whole else 1 + settings.lookahead)
         if plan and not shallow:
             self.stop = "steps"
         elif budget.seconds is not None and time.monotonic() - self._started >= budget.seconds:
             self.stop = "seconds"
-        elif budget.calls is not None and self._requested + wanted > budget.calls:
+        elif budget.calls is not None and self._requested + calls > budget.calls:
             self.stop = "calls"
         elif wanted and self._share(wanted) < 1:
             self.stop = "tokens"
@@ -144,6 +148,25 @@ class Exploration:
             sampling=sampling,
             seed=derived_seed(self._problem.seed, self._problem.question, *place),
         )
+
+    async def _generate(self, request: GenerationRequest) -> Generation:
+        """Ask the generator, and go on where it wrote nothing but the end of a step: that is not a step yet."""
+        generation = await self._problem.generator.generate(request)
+        self._charge(generation)
+        found = [await self._after_blank(request, each) for each in generation.continuations]
+        return replace(generation, continuations=tuple(found))
+
+    async def _after_blank(self, request: GenerationRequest, found: Continuation) -> Continuation:
+        for _ in range(MOST_BLANKS):
+            left = request.max_tokens - found.tokens
+            if found.end != "step" or found.text.strip() or left < 1:
+                break
+            again = replace(request, prefix=request.prefix + found.text, n=1, max_tokens=left, seed=found.seed)
+            generation = await self._problem.generator.generate(again)
+            self._charge(generation)
+            (more,) = generation.continuations
+            found = replace(more, text=found.text + more.text, tokens=found.tokens + more.tokens, seed=found.seed)
+        return found
 
     def _charge(self, generation: Generation) -> None:
         self.spent = replace(
@@ -178,6 +201,7 @@ class Exploration:
             node.fate, node.reason = "failed", continuation.reason or "the generator failed"
         elif node.end == "cut_off":
             limited = limit < self.settings.max_tokens - (node.parent.path_tokens if node.parent else 0)
+            self.cut_by_budget = self.cut_by_budget or limited
             why = "the token budget" if limited else f"max_tokens={self.settings.max_tokens}"
             node.prune(f"cut off at {why}")
         elif node.end == "step" and not node.text.strip():
@@ -233,7 +257,7 @@ class Exploration:
                 left = min(share, self.settings.max_tokens - node.path_tokens) - tokens
                 if end != "step" or left < 1:
                     break
-                generation = await self._problem.generator.generate(
+                generation = await self._generate(
                     GenerationRequest(
                         self._problem.question,
                         node.prefix + text,
@@ -242,7 +266,6 @@ class Exploration:
                         sampling=GREEDY,
                     )
                 )
-                self._charge(generation)
                 self._requested += 1
                 (each,) = generation.continuations
                 text, tokens, end = text + each.text, tokens + each.tokens, each.end

@@ -1,7 +1,7 @@
 """The output folder of a search over many questions, and what a later run needs to continue it.
 
-Invariant: `_surefoot/job.json` says what the records in `_surefoot/journal.jsonl` were made with. `results.jsonl` has
-all records in the order of the input; it is written at the end of a run.
+Invariant: `_surefoot/job.json` says what the runs in `_surefoot/journal.jsonl` were made with. `results.jsonl` has the
+records of all finished questions in the order of the input; it is written at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from surefoot.core.search_result import SearchRecord
+from surefoot.core.search_result import SearchRecord, SearchResult
 from surefoot.data.differences import differences
 from surefoot.data.files import named_errors, remove_temporary, write_file
 from surefoot.data.folder_lock import locked
@@ -27,34 +27,31 @@ JOB, JOURNAL, RESULTS = f"{OWN}/job.json", f"{OWN}/journal.jsonl", "results.json
 
 
 class SearchFolder:
-    """The records of a job on disk. Only one process writes: use it inside `opened`."""
+    """The runs of a job on disk. Only one process writes: use it inside `opened`."""
 
     def __init__(self, out: Path, questions: Sequence[Question]) -> None:
         self.out = out
-        self._questions = questions
-        self.done: dict[int, SearchRecord] = {}
-        """The finished questions by position."""
-        hashes = [_hash(question) for question in questions]
+        self._hashes = [_hash(question) for question in questions]
+        self.runs: list[dict[str, SearchResult]] = [{} for _ in questions]
+        """Of each question the finished searches and baselines, by name."""
         for data in read_journal(out / JOURNAL):
             try:
-                record = SearchRecord.from_dict(data)
-            except InputError:
-                continue  # a damaged line: its question is searched again
-            if record.index < len(hashes) and data.get("hash") == hashes[record.index]:
-                self.done[record.index] = record
+                index, name, result = data["index"], data["run"], SearchResult.from_dict(data["result"])
+                if self._hashes[index] == data["hash"]:
+                    self.runs[index][name] = result
+            except (InputError, KeyError, TypeError, IndexError):
+                continue  # a damaged line is done again; a question that is no longer asked is left alone
 
-    def add(self, record: SearchRecord) -> None:
-        """Record a finished question, durably."""
-        line = record.to_dict() | {"hash": _hash(self._questions[record.index])}
+    def save(self, index: int, name: str, result: SearchResult) -> None:
+        """Record a finished run of a question, durably."""
+        line = {"index": index, "hash": self._hashes[index], "run": name, "result": result.to_dict()}
         append_line(self.out / JOURNAL, line)
-        self.done[record.index] = record
+        self.runs[index][name] = result
 
-    def write_results(self) -> list[SearchRecord]:
-        """Write the finished records in the order of the input, and return them."""
-        records = [self.done[index] for index in sorted(self.done)]
+    def write_results(self, records: Sequence[SearchRecord]) -> None:
+        """Write the finished records, in the order of the input."""
         lines = (json.dumps(record.to_dict(), ensure_ascii=False) + "\n" for record in records)
         write_file(self.out, RESULTS, lambda path: path.write_text("".join(lines), encoding="utf-8"))
-        return records
 
 
 @contextmanager
@@ -78,7 +75,7 @@ def opened(
 
 
 def _require_same(out: Path, identity: Mapping[str, Any]) -> None:
-    """Reject a folder whose records were made with something else, and describe the difference."""
+    """Reject a folder whose runs were made with something else, and describe the difference."""
     try:
         before = json.loads((out / JOB).read_text(encoding="utf-8"))
     except FileNotFoundError:

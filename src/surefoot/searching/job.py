@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,14 @@ from surefoot.errors import InputError, JobError, MissingDependencyError, Option
 from surefoot.scoring.load_options import DEFAULT_MODEL
 from surefoot.searching.events import Listener, ignore
 from surefoot.searching.folder import SearchFolder, opened
-from surefoot.searching.record import Question, run_record
+from surefoot.searching.record import Question, RunFailedError, as_record, run_names, run_question
 from surefoot.searching.runner import Plan, SearchRunner
-from surefoot.searching.search import as_generator, as_scorer, run_async
+from surefoot.searching.search import run_async, searching
 from surefoot.searching.settings import SearchSettings
 from surefoot.text.answers import reference_answer
 
 MOST_FAILURES = 3
-"""So many questions in a row without any continuation end the job: the generator is gone."""
+"""So many failed questions in a row, and twice those at a time, end the job: the generator is gone."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +80,21 @@ def search_many(
     greedy decoding, and independent samples with as many tokens as its longest search. `concurrency` questions are
     searched at a time, which keeps a server busy and changes no result.
 
-    A changed question, model or option raises `JobError`; questions may be added at the end. `fresh` deletes the
-    results in the folder first.
+    Another model or option raises `JobError`. Questions may be added at the end; one that has changed is searched
+    again. `fresh` deletes the results in the folder first.
     """
-    if concurrency < 1:
-        raise OptionError(f"concurrency={concurrency}: pass a number above 0.")
-    plans = [Plan.of(name, settings or SearchSettings()) for name in strategies]
+    for name, value in (("concurrency", concurrency), ("limit", limit)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise OptionError(f"{name}={value!r}: pass a whole number above 0.")
+    if not isinstance(seed, int):
+        raise OptionError(f"seed={seed!r}: pass a whole number.")
+    if not isinstance(settings, SearchSettings | None):
+        raise OptionError("settings: pass surefoot.SearchSettings(...).")
+    named = [strategies] if isinstance(strategies, str) else strategies
+    plans = [Plan.of(name, settings or SearchSettings()) for name in named]
     if not plans or len({plan.label for plan in plans}) < len(plans):
         raise OptionError("Name one or more different strategies.")
-    columns = Columns(question=question, gold=gold)
-    questions = list(islice(_questions(source, columns), limit))
-    if not questions:
-        raise InputError("There is no question to search for.")
+    questions = read_questions(source, question=question, gold=gold, limit=limit)
     try:
         import filelock  # noqa: F401
     except ImportError as error:
@@ -99,21 +103,29 @@ def search_many(
         ) from error
     job = _Job(plans, baselines, seed, concurrency)
     place = Path(out).expanduser().absolute()
-    writer, owned = as_generator(generator)
-    judge = as_scorer(scorer)
 
     async def run() -> SearchJobReport:
-        runner = SearchRunner(writer, judge, options=options, on_event=on_event)
-        try:
+        async with searching(generator, scorer, options, on_event) as runner:
             await runner.check(plans)
-            with opened(place, questions, job.identity(writer, judge, options), fresh=fresh) as folder:
+            identity = job.identity(runner.generator, runner.scorer, options)
+            with opened(place, questions, identity, fresh=fresh) as folder:
                 return await job.run(runner, questions, folder, shown=progress)
-        finally:
-            runner.close()
-            if owned:
-                await writer.close()
 
     return run_async(run())
+
+
+def read_questions(
+    source: str | Path | Iterable[Mapping[str, Any]],
+    *,
+    question: str = "question",
+    gold: str | None = None,
+    limit: int | None = None,
+) -> list[Question]:
+    """Read the questions of a job. For the arguments see `search_many`."""
+    questions = list(islice(_questions(source, Columns(question=question, gold=gold)), limit))
+    if not questions:
+        raise InputError("There is no question to search for.")
+    return questions
 
 
 @dataclass(frozen=True)
@@ -143,27 +155,34 @@ class _Job:
         self, runner: SearchRunner, questions: Sequence[Question], folder: SearchFolder, *, shown: bool
     ) -> SearchJobReport:
         """Search for all questions that are not done yet."""
-        started, resumed = time.perf_counter(), len(folder.done)
-        waiting = iter([question for question in questions if question.index not in folder.done])
-        failed: list[str] = []
-        in_a_row = 0
+        started = time.perf_counter()
+        names = run_names(self.plans, self.baselines)
+
+        def is_done(question: Question) -> bool:
+            return all(name in folder.runs[question.index] for name in names)
+
+        resumed = sum(map(is_done, questions))
+        waiting = iter([question for question in questions if not is_done(question)])
+        failed = in_a_row = 0
 
         async def worker(bar: Progress) -> None:
-            nonlocal in_a_row
+            nonlocal failed, in_a_row
             for question in waiting:
-                record = await run_record(runner, question, self.plans, baselines=self.baselines, seed=self.seed)
-                if reason := _failure(record):
-                    failed.append(reason)
-                    in_a_row += 1
-                    if in_a_row >= MOST_FAILURES:
-                        raise JobError(
-                            f"The generator failed for {in_a_row} questions in a row: {reason} Finished questions are "
-                            "kept. Correct that and run the same command again to continue."
-                        )
-                else:
+                runs, save = folder.runs[question.index], partial(folder.save, question.index)
+                try:
+                    await run_question(
+                        runner, question, self.plans, runs, save, baselines=self.baselines, seed=self.seed
+                    )
                     in_a_row = 0
-                    folder.add(record)
-                bar.update(1, _note(record))
+                    bar.update(1, _note(as_record(question, self.plans, runs)))
+                except RunFailedError as error:
+                    failed += 1
+                    in_a_row += 1
+                    if in_a_row >= max(MOST_FAILURES, 2 * self.concurrency):
+                        raise JobError(
+                            f"{in_a_row} questions in a row failed: {error} What is finished is kept. Correct that and "
+                            "run the same command again to continue."
+                        ) from error
 
         with Progress(len(questions), shown=shown, unit="question", done=resumed) as bar:
             tasks = [asyncio.create_task(worker(bar)) for _ in range(self.concurrency)]
@@ -173,23 +192,16 @@ class _Job:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+        records = [as_record(each, self.plans, folder.runs[each.index]) for each in questions if is_done(each)]
+        folder.write_results(records)
         return SearchJobReport(
             out=folder.out,
-            records=tuple(folder.write_results()),
+            records=tuple(records),
             resumed=resumed,
-            failed=len(failed),
+            failed=failed,
             seconds=time.perf_counter() - started,
             scoring_seconds=runner.scoring_seconds,
         )
-
-
-def _failure(record: SearchRecord) -> str | None:
-    """Why a question has no usable result; None if it has one."""
-    runs = [*record.searches.values(), *(run for run in (record.greedy, record.samples) if run is not None)]
-    for run in runs:
-        if run.stop == "error":
-            return next((node.reason for node in run.nodes if node.fate == "failed" and node.reason), "unknown reason")
-    return None
 
 
 def _note(record: SearchRecord) -> str:

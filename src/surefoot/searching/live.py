@@ -1,4 +1,4 @@
-"""Shows a running search in the terminal: the paths that are still open, and what has been spent."""
+"""Shows a running search in the terminal: the deepest nodes so far, and what has been spent."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class LiveView:
         self._shown = shown
         self._nodes: dict[int, SearchNode] = {}
         self._label = ""
+        self._tokens = 0
         self._live: Any = None
 
     def __enter__(self) -> LiveView:
@@ -40,9 +41,9 @@ class LiveView:
 
     def show(self, event: SearchEvent) -> None:
         """Take in what happened."""
-        nodes = event.result.nodes if event.result is not None else event.nodes
-        self._nodes |= {node.id: node for node in nodes}
+        self._nodes |= {node.id: node for node in event.nodes}
         self._label = event.label
+        self._tokens = event.spent.generated_tokens
         if self._live is not None:
             self._live.update(self.table())
 
@@ -51,9 +52,8 @@ class LiveView:
         from rich.table import Table
         from rich.text import Text
 
-        tokens = sum(node.tokens for node in self._nodes.values())
         finished = sum(node.end == "answer" for node in self._nodes.values())
-        title = f"{self._label}: {len(self._nodes)} nodes, {finished} finished, {tokens:,} tokens"
+        title = f"{self._label}: {len(self._nodes)} nodes, {finished} finished, {self._tokens:,} tokens"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, expand=True)
         for name, side in (("step", "right"), ("value", "right"), ("", "left")):
             table.add_column(name, justify=side, no_wrap=True, ratio=None if name else 1)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from surefoot.core.protocols import StepScorer
 from surefoot.core.result import DEFAULT_AGGREGATION, SolutionScore, threshold_for
 from surefoot.core.search_result import SearchResult
 from surefoot.data.items import read_question
-from surefoot.errors import OptionError
+from surefoot.errors import InputError, OptionError
 from surefoot.searching.events import Listener, SearchEvent, ignore
 from surefoot.searching.exploration import Branch, Exploration, Problem
 from surefoot.searching.settings import UNLIMITED, SearchSettings
@@ -106,7 +106,7 @@ class SearchRunner:
         """Search for the answer to one question."""
         search = await self._explore(question, plan, seed)
         await plan.strategy.run(search)
-        return self._result(question, plan, seed, search)
+        return await self._result(question, plan, seed, search)
 
     async def samples(self, question: str, plan: Plan, seed: int, tokens: int) -> tuple[SearchResult, SearchResult]:
         """Sample whole answers until they have at least so many tokens together. Identical ones are kept apart.
@@ -118,13 +118,13 @@ class SearchRunner:
         first, count, n = None, plan.settings.n, plan.settings.n
         while count:
             await search.expand([Branch(search.root, count)], whole=True, merge=False)
-            first = first or self._result(question, plan, seed, search)
+            first = first or await self._result(question, plan, seed, search)
             spent, found = search.spent.generated_tokens, len(search.tree.nodes) - 1
             if search.stop is not None or not spent:
                 break
             needed = math.ceil((tokens - spent) * found / spent)
             count = max(0, min(needed, n, MOST_SAMPLES * n - found))
-        every = self._result(question, plan, seed, search)
+        every = await self._result(question, plan, seed, search)
         return first or every, every
 
     async def greedy(self, question: str, plan: Plan) -> SearchResult:
@@ -133,17 +133,19 @@ class SearchRunner:
         return await self.search(question, Plan.of(SAMPLES, settings))
 
     async def _explore(self, question: str, plan: Plan, seed: int) -> Exploration:
-        question = read_question(question)
+        if not read_question(question).strip():
+            raise InputError("The question is empty.")
         session = await self._in_thread(lambda: self.scorer.session(question, self._options))
 
         async def score(candidates: Sequence[Sequence[str]]) -> list[SolutionScore]:
             return await self._in_thread(lambda: session.score(candidates))
 
         def on_nodes(nodes: Sequence[Node]) -> None:
-            self._on_event(SearchEvent(question, plan.label, tuple(node.frozen() for node in nodes)))
+            self._on_event(SearchEvent(question, plan.label, search.spent, tuple(node.frozen() for node in nodes)))
 
         problem = Problem(question, self.generator, session, score, self.scorer.scale, seed)
-        return Exploration(problem, plan.settings, on_nodes)
+        search = Exploration(problem, plan.settings, on_nodes)
+        return search
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def timed() -> T:
@@ -155,14 +157,15 @@ class SearchRunner:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, timed)
 
-    def _result(self, question: str, plan: Plan, seed: int, search: Exploration) -> SearchResult:
+    async def _result(self, question: str, plan: Plan, seed: int, search: Exploration) -> SearchResult:
+        answers = await asyncio.to_thread(search.tree.votes)  # algebra takes its time
         result = SearchResult(
             question=question,
             strategy={"name": plan.strategy.name, "label": plan.label, **plan.settings.to_dict()},
             nodes=tuple(node.frozen() for node in search.tree.nodes),
-            answers=search.tree.votes(),
+            answers=answers,
             spent=search.spent,
-            stop=search.stop or "finished",
+            stop=search.stop or ("tokens" if search.cut_by_budget else "finished"),
             model=self.scorer.name,
             generator=self.generator.name,
             scale=self.scorer.scale,
@@ -171,7 +174,7 @@ class SearchRunner:
             seed=seed,
             warnings=tuple(_warnings(search.tree.nodes)),
         )
-        self._on_event(SearchEvent(question, plan.label, result=result))
+        self._on_event(SearchEvent(question, plan.label, search.spent, result=result))
         return result
 
 

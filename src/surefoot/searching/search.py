@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,14 +79,27 @@ async def search_async(
     '5'
     """
     plan = Plan.of(strategy, _settings(settings))
-    writer, owned = as_generator(generator)
-    runner = SearchRunner(writer, await asyncio.to_thread(as_scorer, scorer), options=options, on_event=on_event)
-    try:
+    async with searching(generator, scorer, options, on_event) as runner:
         await runner.check([plan])
         return await runner.search(question, plan, seed)
+
+
+@asynccontextmanager
+async def searching(
+    generator: Any, scorer: str | Path | StepScorer, options: ReadOptions, on_event: Listener
+) -> AsyncIterator[SearchRunner]:
+    """Load what is not loaded yet, without blocking the event loop, and close what was created here."""
+    from surefoot.generate.loading import load_generator
+
+    writer: Generator = await asyncio.to_thread(load_generator, generator)
+    try:
+        runner = SearchRunner(writer, await asyncio.to_thread(as_scorer, scorer), options=options, on_event=on_event)
+        try:
+            yield runner
+        finally:
+            runner.close()
     finally:
-        runner.close()
-        if owned:
+        if writer is not generator:
             await writer.close()
 
 
@@ -111,16 +126,10 @@ async def search_events(question: str, **arguments: Any) -> AsyncIterator[Search
         task.cancel()
 
 
-def as_generator(given: Any) -> tuple[Generator, bool]:
-    """Return the generator for what a caller passed, and whether it was created here and has to be closed."""
-    from surefoot.generate.loading import load_generator
-
-    generator = load_generator(given)
-    return generator, generator is not given
-
-
 def as_scorer(given: str | Path | StepScorer) -> StepScorer:
     """Return the scorer for what a caller passed."""
+    if given is None:
+        raise OptionError("scorer=None: pass a scorer, or what surefoot.load takes.")
     if not isinstance(given, str | Path):
         return given
     from surefoot.scoring.loading import load
@@ -129,26 +138,39 @@ def as_scorer(given: str | Path | StepScorer) -> StepScorer:
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also in a thread whose event loop is running, such as that of a notebook."""
+    """Run a coroutine to its end, also in a thread whose event loop is running, such as that of a notebook.
+
+    An interrupt cancels the coroutine and waits for it.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    found: list[T] = []
-    failed: list[BaseException] = []
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+    outcome: Future[T] = Future()
 
-    def run() -> None:
+    async def run() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        started.set_result((asyncio.get_running_loop(), task))
+        return await work
+
+    def in_thread() -> None:
         try:
-            found.append(asyncio.run(work))
+            outcome.set_result(asyncio.run(run()))
         except BaseException as error:
-            failed.append(error)
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=run, name="surefoot-search-loop")
+    thread = threading.Thread(target=in_thread, name="surefoot-search-loop", daemon=True)
     thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
+    try:
+        return outcome.result()
+    except BaseException:
+        if not outcome.done():
+            loop, task = started.result()
+            loop.call_soon_threadsafe(task.cancel)
+            thread.join()
+        raise
 
 
 def _settings(given: dict[str, Any]) -> SearchSettings:

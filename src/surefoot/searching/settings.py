@@ -14,6 +14,9 @@ STEP_END = "\n\n"
 """Ends a step by default: a blank line, as in most published searches."""
 
 
+LEAST = {"n": 1, "branches": 1, "max_steps": 1, "max_tokens": 1, "lookahead": 0, "backtracks": 0}
+
+
 @dataclass(frozen=True)
 class Budget:
     """Limits for one question. None is no limit.
@@ -31,8 +34,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value is not None and not value > 0:
-                raise OptionError(f"The budget {name}={value} allows nothing. Pass a number above 0, or None.")
+            kinds = (int, float) if name == "seconds" else (int,)
+            if value is not None and not (_is_number(value, kinds) and value > 0):
+                raise OptionError(f"The budget {name}={value!r} allows nothing. Pass a number above 0, or None.")
 
 
 UNLIMITED = Budget()
@@ -69,14 +73,17 @@ class SearchSettings:
     budget: Budget = UNLIMITED
 
     def __post_init__(self) -> None:
-        for name in ("n", "branches", "max_steps", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name}={getattr(self, name)}: pass a number above 0.")
-        for name in ("lookahead", "backtracks"):
-            if getattr(self, name) < 0:
-                raise OptionError(f"{name}={getattr(self, name)}: pass 0 or a number above it.")
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if not _is_number(value, (int,)) or value < least:
+                raise OptionError(f"{name}={value!r}: pass a whole number, at least {least}.")
+        if self.threshold is not None and not _is_number(self.threshold, (int, float)):
+            raise OptionError(f"threshold={self.threshold!r}: pass a number, or None for the natural one.")
+        for name, kind in (("sampling", Sampling), ("budget", Budget), ("step_end", str)):
+            if not isinstance(getattr(self, name), kind):
+                raise OptionError(f"{name}={getattr(self, name)!r}: pass a {kind.__name__}.")
         if not self.step_end:
-            raise OptionError("step_end is empty. Pass the text that ends a step, such as a blank line.")
+            raise OptionError("`step_end` is empty. Pass the text that ends a step, such as a blank line.")
         if self.selection not in SELECTIONS:
             raise OptionError(f"selection={self.selection!r} is unknown. Choose one of: {', '.join(SELECTIONS)}.")
         if self.aggregation is not None:
@@ -96,7 +103,6 @@ class SearchSettings:
         """Return the settings as JSON-compatible data."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> SearchSettings:
-        """Rebuild settings from their `to_dict`."""
-        return cls(**data | {"sampling": Sampling(**data["sampling"]), "budget": Budget(**data["budget"])})
+
+def _is_number(value: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)

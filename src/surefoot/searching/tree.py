@@ -1,4 +1,4 @@
-"""The tree of a search while it grows. `Tree.result` freezes it.
+"""The tree of a search while it grows.
 
 Invariant: node ids count from 0 in the order in which nodes were added, so equal searches give equal trees.
 """
@@ -25,6 +25,9 @@ class Node:
     text: str = ""
     end: EndState | None = None
     tokens: int = 0
+    """Of all identical continuations together: what it cost."""
+    length: int = 0
+    """Of one of them: what the path grows by."""
     seed: int = 0
     steps: tuple[NodeStep, ...] = ()
     value: float | None = None
@@ -35,16 +38,18 @@ class Node:
     lookahead: Lookahead | None = None
     answer: str | None = None
     children: list[Node] = field(default_factory=list)
-
-    @property
-    def depth(self) -> int:
-        """The number of continuations from the root to this node."""
-        return 0 if self.parent is None else self.parent.depth + 1
+    depth: int = 0
+    """The number of continuations from the root to this node."""
 
     @property
     def path(self) -> list[Node]:
         """The nodes from the root's child to this one."""
-        return [] if self.parent is None else [*self.parent.path, self]
+        found: list[Node] = []
+        node = self
+        while node.parent is not None:
+            found.append(node)
+            node = node.parent
+        return found[::-1]
 
     @property
     def prefix(self) -> str:
@@ -58,8 +63,8 @@ class Node:
 
     @property
     def path_tokens(self) -> int:
-        """The generated tokens of the path."""
-        return sum(node.tokens for node in self.path)
+        """The tokens of the path."""
+        return sum(node.length for node in self.path)
 
     @property
     def can_continue(self) -> bool:
@@ -103,7 +108,7 @@ class Tree:
 
     def add(self, parent: Node, text: str, end: EndState, tokens: int, seed: int, count: int) -> Node:
         """Add a continuation of `parent`."""
-        node = Node(len(self.nodes), parent, text, end, tokens, seed, count=count, subtree=parent.subtree)
+        node = Node(len(self.nodes), parent, text, end, tokens, tokens, seed, count=count, depth=parent.depth + 1)
         parent.children.append(node)
         self.nodes.append(node)
         return node
@@ -142,7 +147,7 @@ def ranked(nodes: Sequence[Node]) -> list[Node]:
 def prune_rest(nodes: Sequence[Node], kept: int, among: str = "") -> None:
     """Give up all but the first `kept` of ranked nodes."""
     for place, node in enumerate(nodes[kept:], start=kept + 1):
-        node.prune(f"rank {place} of {len(nodes)}{among}; {kept} kept")
+        node.prune(f"rank {place} of {len(nodes)} in this round{among}; {kept} kept")
 
 
 def steps_in(text: str, step_end: str) -> Iterator[str]:

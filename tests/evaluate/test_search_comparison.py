@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.search_records import found, of_samples, random_records, record, sample
-from surefoot.core.search_result import SearchNode, SearchRecord, SearchResult
+from helpers.search_records import ROOT, found, of_nodes, of_samples, random_records, record, sample
+from surefoot.core.search_result import SearchNode, SearchRecord, SearchResult, Spent
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.search import SearchComparison, SearchMeasurement, compare_searches, read_search_records
 from surefoot.evaluate.search.measures import Baseline, Method
@@ -358,6 +358,41 @@ def test_unscored_samples_are_not_taken_for_incorrect_ones() -> None:
     assert values(search)[MAJORITY] == 1
     assert comparison.curves is not None
     assert list(comparison.curves.curves) == [MAJORITY, ORACLE]
+
+
+def test_unscored_samples_are_left_out_of_weighted_votes_and_counted() -> None:
+    samples = [sample("14", scores=[0.5]), sample("20", scores=[None]), sample("20", scores=[0.4])]
+    comparison = compare_searches([record({"beam": found("14", 30)}, samples)])
+    (search,) = comparison.searches
+    assert (values(search)[MAJORITY], values(search)[WEIGHTED]) == (0, 1)
+    assert any("Independent samples: 1 with an answer is unscored." in note for note in comparison.notes)
+
+
+def test_notes_count_what_failed_and_what_was_cut_off() -> None:
+    """By label. Identical continuations count each; a continuation that could not be scored failed."""
+    tree = [
+        ROOT,
+        SearchNode(1, 0, "a", "step", fate="expanded", count=2),
+        SearchNode(2, 0, "b", "cut_off", fate="pruned", count=3),
+        SearchNode(3, 1, "", "error", fate="failed"),
+        SearchNode(4, 1, "c", "answer", fate="finished", answer="14"),
+        SearchNode(5, 1, "d", "cut_off", fate="failed"),
+    ]
+    beam = of_nodes(tree, spent=Spent(30))
+    drawn = [sample("14"), sample(None, end="error"), sample(None, end="cut_off"), sample(None, end="error")]
+    comparison = compare_searches(
+        [
+            record({"beam": beam, "dvts": found("14", 10)}, drawn, greedy=found(None, 5)),
+            record({"beam": beam, "dvts": found(None, 10)}, [sample("14")], greedy=found("14", 5), index=1),
+        ]
+    )
+    (note,) = [note for note in comparison.notes if "cut off" in note]
+    assert note.endswith(
+        "have no vote and cannot be selected. beam: 4 failed and 6 cut off of 16; dvts: 1 cut off of 2; "
+        "independent samples: 2 failed and 1 cut off of 5; greedy decoding: 1 cut off of 2."
+    )
+    whole = compare_searches([record({"beam": found("14", 10)}, [sample("14")], greedy=found("14", 5))])
+    assert not any("cut off" in note or "unscored" in note for note in whole.notes)
 
 
 def test_scores_that_are_not_probabilities_have_no_weighted_votes() -> None:

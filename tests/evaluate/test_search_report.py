@@ -43,7 +43,7 @@ def small_tree(text: str = "First we multiply: 3 * 4 = 12.") -> list[SearchNode]
     return [
         ROOT,
         node(1, 0, f"{text}\n\n", score=0.9, fate="expanded", subtree=0, lookahead=ahead),
-        node(2, 0, "We add: 2 + 3 = 5.\n\n", score=0.2, fate="pruned", reason=f"rank 2 of 2; {text}", subtree=1),
+        node(2, 0, "We add: 2 + 3 = 5.\n\n", score=0.2, fate="pruned", reason=f"rank 2 of 2; {text}", subtree=0),
         node(
             3,
             1,
@@ -130,7 +130,8 @@ def test_the_tables_say_what_the_comparison_says(comparison: SearchComparison, p
     text = place.read_text(encoding="utf-8")
     dvts = comparison.searches[0]
     assert dvts.accuracy.value == 2 / 4
-    assert '<p class="value">50.0</p>' in text
+    assert '<p class="label">dvts</p><p class="value">50.0%</p><p class="detail">accuracy\n' in text
+    assert re.search(r'<p class="beside">-25.0 \[.*?\] points against majority', text)
     # Majority at equal tokens is right on the first, third and fourth question: one won, two lost.
     majority = dvts.baselines[0]
     assert (majority.accuracy.value, majority.difference.won, majority.difference.lost) == (3 / 4, 1, 2)
@@ -258,7 +259,7 @@ def test_a_tree_opens_at_the_selected_path_and_children_are_rendered_when_needed
     # Three identical paths of 0.8 vote for 14.
     assert votes == [["14★", "selected", "3", "0.800", "2.400"], ["15", "1", "0.100", "0.100"]]
     facts = page.inner_text(".st > .st-facts")
-    for fact in ("dvts, subtrees 2", "nothing was left to do", "100", "4.0× if rescored"):
+    for fact in ("strategy\ndvts", "settings\nsubtrees 2", "nothing was left to do", "100", "4.0× if rescored"):
         assert fact in facts
     open_run(page, 0, "dvts")
     assert page.locator("[role=tree]").count() == 0
@@ -277,7 +278,7 @@ def test_a_node_shows_its_text_scores_siblings_and_why_it_was_pruned(page: Page)
         "at the end of a step",
     ):
         assert text in detail
-    assert page.locator(".st-detail dl").inner_text().split("\n")[-2:] == ["subtree", "1"]
+    assert page.locator(".st-detail dl").inner_text().split("\n")[-2:] == ["subtree", "0"]
     page.locator(".st-siblings button").click()
     assert focused(page) == "First we multiply: 3 * 4 = 12."
     detail = page.locator(".st-detail").inner_text()
@@ -408,7 +409,7 @@ def test_the_numbers_need_no_script(place: Path, browser_page: Page) -> None:  #
         assert browser_page.locator("article").count() == 0
         assert browser_page.locator("table").count() >= 6
         assert browser_page.locator("th", has_text="majority of N").first.is_visible()
-        assert browser_page.locator(".panel svg").is_visible()
+        assert browser_page.locator(".panel svg[role=img]").is_visible()
         assert "The list and the trees need JavaScript" in browser_page.inner_text("#list")
     finally:
         session.send("Emulation.setScriptExecutionDisabled", {"value": False})
@@ -482,3 +483,136 @@ def test_deep_trees_fit_a_phone(browser_page: Page, tmp_path: Path) -> None:  # 
     assert browser_page.locator(".st-row:visible").count() == 41
     assert browser_page.evaluate("document.documentElement.scrollWidth") <= 320
     assert browser_page.locator(".st-text").last.evaluate("text => text.clientWidth") > 120
+
+
+# --- one page per test ---------------------------------------------------------------------------------------------
+
+
+def show(page: Page, tmp_path: Path, records: list[SearchRecord], *, width: int = 1200, height: int = 900) -> None:
+    """Write the report of the records and open it."""
+    write_search_report(compare_searches(records, draws=10), records, tmp_path / "x.html")
+    page.emulate_media(color_scheme="light", media="screen")
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto((tmp_path / "x.html").as_uri())
+
+
+def deep_tree(depth: int) -> list[SearchNode]:
+    """One path of `depth` steps with an answer, and a pruned sibling of each step."""
+    nodes = [ROOT]
+    for at in range(depth):
+        parent = max(0, len(nodes) - 2)
+        kept = len(nodes)
+        last = at == depth - 1
+        ending: dict[str, Any] = {"end": "answer", "answer": "14"} if last else {}
+        text = f"Step {at + 1}: {'the number of pencils is eight times six ' * 2}"
+        nodes.append(node(kept, parent, text, fate="finished" if last else "expanded", **ending))
+        nodes.append(node(kept + 1, parent, text, score=0.25, fate="pruned", reason="rank 2 of 2; 1 kept"))
+    return nodes
+
+
+def test_a_node_ranks_among_the_siblings_of_its_own_subtree(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
+    scores = [(0, 0.9), (0, 0.8), (1, 0.3), (1, 0.2), (1, 0.7)]
+    nodes = [
+        node(at, 0, f"Way {at}.\n\n", score=score, subtree=subtree)
+        for at, (subtree, score) in enumerate(scores, start=1)
+    ]
+    show(browser_page, tmp_path, [record({"dvts": of_nodes([ROOT, *nodes], spent=Spent(50))}, [sample("14")])])
+    open_run(browser_page, 0, "dvts")
+    for way, said, others in ((2, "this is 2 of 2", 1), (3, "this is 2 of 3", 2), (5, "this is 1 of 3", 2)):
+        browser_page.locator(".st-row", has_text=f"Way {way}.").click()
+        assert f"Siblings in its subtree by score: {said}" in browser_page.inner_text(".st-detail")
+        assert browser_page.locator(".st-siblings button").count() == others
+
+
+def test_the_settings_are_those_that_say_something(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
+    limits = {"max_steps": 40, "max_tokens": 2048, "budget": {"tokens": None, "calls": None, "seconds": None}}
+    ranks = {"aggregation": None, "selection": "best", "lookahead": 0, "threshold": None, "backtracks": 8}
+    sampling = {"temperature": 0.8, "top_p": 1.0, "top_k": 0}
+    usual = {"label": "x", "n": 8, "branches": 2, "step_end": "\n\n", "sampling": sampling} | limits | ranks
+    other = {
+        "sampling": {"temperature": 0.65, "top_p": 0.9995, "top_k": 20},
+        "budget": {"tokens": 4096, "calls": None, "seconds": None},
+        "lookahead": 2,
+    }
+    end = r'step_end "\n\n"'
+    expected: list[tuple[dict[str, Any], str]] = [
+        ({"name": "beam"}, f"n 8, branches 2, {end}, max_steps 40, max_tokens 2,048, temperature 0.8"),
+        ({"name": "best-of-n"}, "n 8, max_tokens 2,048, temperature 0.8"),
+        (
+            {"name": "backtracking", "threshold": 0.5} | other,
+            f"n 8, branches 2, {end}, max_steps 40, max_tokens 2,048, lookahead 2, threshold 0.5, backtracks 8, "
+            "temperature 0.65, top_p 0.9995, top_k 20, budget of tokens 4,096",
+        ),
+    ]
+    searches = {
+        f"run {at}": found("14", 20, strategy=usual | given, aggregation="product")
+        for at, (given, _) in enumerate(expected)
+    }
+    show(browser_page, tmp_path, [record(searches, [sample("14")])])
+    for at, (given, said) in enumerate(expected):
+        open_run(browser_page, 0, f"run {at}")
+        assert browser_page.inner_text(".st-fact-settings dd") == said
+        assert browser_page.inner_text(".st-fact-strategy dd") == given["name"]
+        assert "aggregation: product" in browser_page.inner_text(".st-said")
+
+
+@pytest.mark.parametrize("height", [560, 740])
+def test_the_detail_never_covers_the_selected_row(browser_page: Page, tmp_path: Path, height: int) -> None:  # noqa: F811
+    records = [record({"beam": of_nodes(deep_tree(12), spent=Spent(300))}, [sample("14")])]
+    show(browser_page, tmp_path, records, width=360, height=height)
+    open_run(browser_page, 0, "beam")
+    positions = """() => {
+      const box = (of) => document.querySelector(of).getBoundingClientRect();
+      const row = box("[aria-selected=true] > .st-row"), detail = box(".st-detail");
+      return [row.top, row.bottom, detail.top, detail.bottom];
+    }"""
+    _, bottom, top, _ = browser_page.evaluate(positions)
+    assert bottom <= top, "when the tree opens, the detail comes after it"
+    for at in (0, 5, 11, 3, 23):
+        browser_page.locator(".st-row").nth(at).click()
+        row_top, row_bottom, top, bottom = browser_page.evaluate(positions)
+        assert 0 <= row_top < row_bottom <= top < bottom <= height, at
+    for key in ("Home", "End", "ArrowUp", "ArrowUp"):
+        browser_page.keyboard.press(key)
+        row_top, row_bottom, top, bottom = browser_page.evaluate(positions)
+        assert 0 <= row_top < row_bottom <= top < bottom <= height, key
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_legend_shows_long_names_in_full(browser_page: Page, tmp_path: Path, width: int) -> None:  # noqa: F811
+    labels = [f"backtracking {at} lookahead 2, weighted by the product of all scores" for at in range(6)]
+    labels[0] = "_" + labels[0]
+    searches = {label: found("14", 20 + at) for at, label in enumerate(labels)}
+    show(browser_page, tmp_path, [record(searches, [sample("14")] * 2, greedy=found("14", 9))], width=width)
+    keys = browser_page.locator(".keys li")
+    lines = ["majority of k", "best of k by min", "vote of k weighted by min", "pass@k (oracle)"]
+    assert keys.all_inner_texts() == [*lines, *labels, "greedy"]
+    assert keys.evaluate_all("all => all.every((key) => key.scrollWidth <= key.clientWidth)")
+    samples = keys.locator("svg").evaluate_all("all => all.map((svg) => svg.querySelector('path, use').outerHTML)")
+    assert len(samples) == 11
+    # The plot has the figure to itself: nothing but ticks and the names of the axes is text in it.
+    panel = browser_page.locator(".panel", has=browser_page.locator(".keys"))
+    texts = panel.locator("svg[role=img] text").all_text_contents()
+    assert {"accuracy", "generated tokens per question"} <= set(texts)
+    assert not any(name in text for name in (*lines, *labels) for text in texts)
+
+
+def test_wide_tables_show_that_they_scroll_and_take_the_focus(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
+    show(browser_page, tmp_path, hand_made(), width=360)
+    costs = browser_page.get_by_role("group", name="Costs, table")
+    assert costs.evaluate("box => box.scrollWidth > box.clientWidth")
+    assert costs.evaluate("box => getComputedStyle(box).backgroundImage").count("linear-gradient") == 4
+    browser_page.locator(".scroll[tabindex='0'][aria-label='Costs, table']").focus()
+    browser_page.keyboard.press("ArrowRight")
+    scrolled = "box => box.scrollLeft || new Promise((done) => { box.onscroll = () => done(box.scrollLeft); })"
+    assert costs.evaluate(scrolled) > 0
+    browser_page.set_viewport_size({"width": 1280, "height": 900})
+    browser_page.locator(".scroll[tabindex][aria-label='Costs, table']").wait_for(state="detached")
+
+
+def test_unscored_solutions_are_left_out_of_the_sum(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
+    samples = [sample("14", scores=[0.5]), sample("14", scores=[None]), sample("20", scores=[None])]
+    show(browser_page, tmp_path, [record({"beam": found("14", 30)}, samples)])
+    open_run(browser_page, 0, "samples")
+    votes = [each.inner_text().split() for each in browser_page.locator(".st-votes tbody tr").all()]
+    assert votes == [["14★", "selected", "2", "0.500", "0.500"], ["20", "1", "–", "–"]]

@@ -1,5 +1,6 @@
 // Shows the tree of a search: renderSearchTree(container, result), where `result` is a SearchResult.to_dict().
 // Texts are inserted as text, never as markup. Children are rendered when their parent is first expanded.
+// renderSearchTree.make(tag, options, ...children) builds an element, for pages that show trees.
 const renderSearchTree = (() => {
   "use strict";
   const BUCKETS = 11;
@@ -18,6 +19,10 @@ const renderSearchTree = (() => {
     seconds: "limit of time", error: "the generator failed",
   };
   const SELECTIONS = { best: "the best path", weighted: "the highest sum of scores", majority: "the most votes" };
+  const WHOLE_ANSWERS = ["best-of-n", "samples", "greedy"];
+  const STEP_SETTINGS = ["branches", "max_steps", "step_end", "lookahead"];
+  const BACKTRACKING_SETTINGS = ["threshold", "backtracks"];
+  const SAID_ELSEWHERE = ["name", "label", "selection", "aggregation"];
   let trees = 0;
 
   const make = (tag, options = {}, ...children) => {
@@ -86,20 +91,34 @@ const renderSearchTree = (() => {
     return path;
   };
 
+  // The settings that the strategy used, without those that say nothing: null, or no limit.
+  const settings = (result) => {
+    const { name = "", sampling, budget, ...rest } = result.strategy ?? {};
+    const unused = [...SAID_ELSEWHERE, ...(WHOLE_ANSWERS.includes(name) ? STEP_SETTINGS : []), ...(name === "backtracking" ? [] : BACKTRACKING_SETTINGS)];
+    const isSet = ([key, value]) => value !== null && value !== undefined && !unused.includes(key) && !(key === "lookahead" && value === 0);
+    const { temperature, top_p, top_k, ...others } = sampling ?? {};
+    const pairs = [
+      ...Object.entries(rest), ["temperature", temperature], ["top_p", top_p === 1 ? null : top_p], ["top_k", top_k === 0 ? null : top_k], ...Object.entries(others),
+      ...Object.entries(budget ?? {}).map(([key, value]) => [`budget of ${key}`, value]),
+    ];
+    const shown = (key, value) => key === "step_end" || typeof value === "object" ? JSON.stringify(value) : Number.isInteger(value) ? whole(value) : String(value);
+    return pairs.filter(isSet).map(([key, value]) => `${key} ${shown(key, value)}`).join(", ");
+  };
+
   const facts = (result) => {
     const spent = result.spent ?? {};
-    const { name = "search", ...settings } = result.strategy ?? {};
-    const set = Object.entries(settings).map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`);
     const saved = spent.prm_tokens > 0 ? ` (${(spent.prm_tokens_rescored / spent.prm_tokens).toFixed(1)}× if rescored)` : "";
     const rows = [
-      ["strategy", [name, ...set].join(", ")],
+      ["strategy", result.strategy?.name ?? "search"],
       ["ended by", STOPS[result.stop] ?? String(result.stop)],
       ["generated tokens", whole(spent.generated_tokens)],
       ["generator calls", whole(spent.generator_calls)],
       ["PRM tokens", whole(spent.prm_tokens) + saved],
       ["nodes", whole(result.nodes.length - 1)],
+      ["settings", settings(result)],
     ];
-    return make("dl", { class: "st-facts" }, ...rows.map(([term, text]) => make("div", {}, make("dt", { text: term }), make("dd", { text }))));
+    return make("dl", { class: "st-facts" }, ...rows.filter(([, text]) => text).map(([term, text]) =>
+      make("div", { class: `st-fact-${term.replaceAll(" ", "-")}` }, make("dt", { text: term }), make("dd", { text }))));
   };
 
   const votes = (result) => {
@@ -110,8 +129,9 @@ const renderSearchTree = (() => {
       const nodes = each.nodes.map((at) => result.nodes[at]);
       const values = nodes.map((node) => node.value);
       const scored = values.filter(isNumber);
-      const summable = scored.length === values.length && scored.every((value) => value >= 0);
-      const sum = summable ? number(nodes.reduce((total, node) => total + node.value * (node.count ?? 1), 0)) : "–";
+      // As SearchResult.weight does: unscored solutions are left out.
+      const summable = scored.length > 0 && scored.every((value) => value >= 0);
+      const sum = summable ? number(nodes.reduce((total, node) => total + (isNumber(node.value) ? node.value * (node.count ?? 1) : 0), 0)) : "–";
       const chosen = each.answer === result.answer;
       return make("tr", chosen ? { class: "st-chosen" } : {},
         make("th", { scope: "row" }, make("span", { class: "st-answer", text: each.answer }), ...(chosen ? [make("span", { class: "st-tag", text: "★ selected" })] : [])),
@@ -134,6 +154,7 @@ const renderSearchTree = (() => {
       this.selected = null;
       this.tree = make("ul", { class: "st-tree", role: "tree", "aria-label": "Search tree", onkeydown: (event) => this.onKey(event), onclick: (event) => this.onClick(event) });
       this.detail = make("section", { class: "st-detail", "aria-label": "Selected node", tabindex: "0" });
+      this.columns = make("div", { class: "st-columns" }, this.tree, this.detail);
       this.tree.append(...this.children[0].map((node, at, all) => this.item(node, 1, at, all)));
     }
 
@@ -208,9 +229,12 @@ const renderSearchTree = (() => {
       const item = this.items.get(id);
       item.setAttribute("aria-selected", "true");
       item.tabIndex = 0;
-      if (focus) item.focus({ preventScroll: true });
-      if (focus) item.firstElementChild.scrollIntoView({ block: "nearest" });
       if (this.selected !== id) { this.selected = id; this.show(this.result.nodes[id]); }
+      if (!focus) return;
+      // On narrow screens the detail then stays at the bottom of the screen; the margin of a row keeps it above that.
+      this.columns.classList.add("st-picked");
+      item.focus({ preventScroll: true });
+      item.firstElementChild.scrollIntoView({ block: "nearest", behavior: "instant" });
     }
 
     visible() { return [...this.tree.querySelectorAll("[role=treeitem]")].filter((item) => !item.parentElement.closest('[aria-expanded="false"]')); }
@@ -293,7 +317,8 @@ const renderSearchTree = (() => {
     }
 
     siblings(node) {
-      const all = [...this.children[node.parent]].sort(order);
+      // Subtrees do not compete: a node ranks among those of its own.
+      const all = this.children[node.parent].filter((each) => (each.subtree ?? null) === (node.subtree ?? null)).sort(order);
       if (all.length < 2) return [];
       const rank = all.indexOf(node) + 1;
       const shown = all.slice(0, MOST_SIBLINGS).map((each) => {
@@ -302,7 +327,8 @@ const renderSearchTree = (() => {
           : make("button", { type: "button", onclick: () => this.select(each.id, true) }, ...label));
       });
       if (all.length > shown.length) shown.push(make("li", { text: `and ${whole(all.length - shown.length)} more` }));
-      const title = isNumber(node.value) ? `Siblings by score: this is ${rank} of ${all.length}` : `Siblings by score: ${all.length}, this one is unscored`;
+      const among = all.length < this.children[node.parent].length ? " in its subtree" : "";
+      const title = `Siblings${among} by score: ` + (isNumber(node.value) ? `this is ${rank} of ${all.length}` : `${all.length}, this one is unscored`);
       return [make("h5", { text: title }), make("ol", { class: "st-siblings" }, ...shown)];
     }
 
@@ -318,11 +344,11 @@ const renderSearchTree = (() => {
     }
   }
 
-  return (container, result) => {
+  const render = (container, result) => {
     check(result);
     const view = new View(result);
     const { answer } = result;
-    const selection = `selected by ${SELECTIONS[result.selection] ?? result.selection}, score: ${result.aggregation}`;
+    const selection = `selected by ${SELECTIONS[result.selection] ?? result.selection}, aggregation: ${result.aggregation}`;
     const said = answer === null || answer === undefined ? "No answer was found." : `Answer: ${answer}`;
     const button = (text, onclick) => make("button", { type: "button", text, onclick });
     const tools = make("div", { class: "st-tools" },
@@ -332,8 +358,9 @@ const renderSearchTree = (() => {
       make("p", { class: "st-said" }, make("strong", { text: said }), ` · ${selection}`), facts(result),
       ...((result.warnings ?? []).length ? [make("ul", { class: "st-warnings" }, ...result.warnings.map((text) => make("li", { text })))] : []),
       votes(result),
-      ...(result.nodes.length > 1 ? [tools, make("div", { class: "st-columns" }, view.tree, view.detail)] : [make("p", { class: "st-none", text: "The tree is empty." })])));
+      ...(result.nodes.length > 1 ? [tools, view.columns] : [make("p", { class: "st-none", text: "The tree is empty." })])));
     for (const id of view.path) view.expand(id);
     if (result.nodes.length > 1) view.select(view.path.at(-1) ?? view.children[0][0].id, false);
   };
+  return Object.assign(render, { make });
 })();

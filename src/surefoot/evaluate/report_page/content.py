@@ -70,6 +70,8 @@ class Panel:
     title: str
     about: str = ""
     svg: str = ""
+    keys: Sequence[figures.Key] = ()
+    """The legend of the figure, below it."""
     table: Table | None = None
     wide: bool = False
     folded: bool = False

@@ -43,6 +43,14 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Key:
+    """An entry of a legend outside the figure, whose name may be long."""
+
+    name: str
+    svg: str
+
+
+@dataclass(frozen=True)
 class TokenPoint:
     """A named point of a plot over tokens."""
 
@@ -200,28 +208,56 @@ def accuracy_by_n(about: str, methods: Mapping[str, Points], baselines: Mapping[
 
 
 def accuracy_by_tokens(about: str, curves: Sequence[Line], points: Sequence[TokenPoint]) -> str:
-    """Draw accuracy against tokens: samples as lines, searches as points with their intervals."""
+    """Draw accuracy against tokens: samples as lines, searches as points with their intervals.
+
+    The figure has no legend; `token_keys` are its entries.
+    """
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         for number, line in enumerate(curves):
-            colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-            axes.plot(line.x, line.y, color=colour, linestyle=dashes, linewidth=1.5, label=line.name)
+            axes.plot(line.x, line.y, **_line_style(number))
         for number, point in enumerate(points):
             if point.interval is not None:
                 axes.plot([point.tokens] * 2, list(point.interval), color=INK, linewidth=1)
-            marker = POINT_MARKERS[number % len(POINT_MARKERS)]
-            axes.plot(
-                [point.tokens], [point.accuracy], color=INK, marker=marker, markersize=8, linestyle="", label=point.name
-            )
+            axes.plot([point.tokens], [point.accuracy], **_point_style(number))
         axes.set_xscale("log")
         _frame(axes, "generated tokens per question", "accuracy", None, (0, 1.02))
         axes.xaxis.set_major_locator(_ticks())
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
         axes.minorticks_off()
-        _legend(axes, len(curves) + len(points))
 
-    return _svg(about, draw, height=3.4 + 0.17 * ((len(curves) + len(points) + 1) // 2))
+    return _svg(about, draw)
+
+
+def token_keys(curves: Sequence[Line], points: Sequence[TokenPoint]) -> list[Key]:
+    """Return the legend of `accuracy_by_tokens`."""
+    lines = [Key(line.name, _key([0, 1], _line_style(number))) for number, line in enumerate(curves)]
+    return lines + [Key(point.name, _key([0.5], _point_style(number))) for number, point in enumerate(points)]
+
+
+def _line_style(number: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "linewidth": 1.5,
+    }
+
+
+def _point_style(number: int) -> dict[str, Any]:
+    marker = POINT_MARKERS[number % len(POINT_MARKERS)]
+    return {"color": INK, "marker": marker, "markersize": 8, "linestyle": "", "clip_on": False}
+
+
+def _key(x: Sequence[float], style: Mapping[str, Any]) -> str:
+    """Draw the sample of a legend entry. It is decoration: the name says what it is."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.plot(x, [0] * len(x), **style)
+        axes.set_axis_off()
+
+    return _svg(f"key {x} {style}", draw, width=0.4, height=0.18, decoration=True)
 
 
 def _ticks() -> Any:
@@ -265,8 +301,15 @@ def _legend(axes: Any, entries: int, columns: int = 2) -> None:
     )
 
 
-def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height: float = 3.2) -> str:
-    """Draw on a new figure, without the global state of pyplot."""
+def _svg(
+    about: str,
+    draw: Callable[[Any], None],
+    *,
+    width: float = 4.5,
+    height: float = 3.2,
+    decoration: bool = False,
+) -> str:
+    """Draw on a new figure, without the global state of pyplot. A decoration is hidden from screen readers."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -288,10 +331,12 @@ def _svg(about: str, draw: Callable[[Any], None], *, width: float = 4.5, height:
         draw(figure)
         stream = StringIO()
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return _tidy(stream.getvalue(), about)
+    return _tidy(
+        stream.getvalue(), about, 'aria-hidden="true"' if decoration else f'role="img" aria-label="{escape(about)}"'
+    )
 
 
-def _tidy(text: str, about: str) -> str:
+def _tidy(text: str, about: str, attributes: str) -> str:
     """Reduce the SVG to the drawing, with the page's colours and fonts and with ids unique to the page."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -306,10 +351,7 @@ def _tidy(text: str, about: str) -> str:
     text = re.sub(r"\s*\n\s*", "\n", text)
     return re.sub(
         r"<svg [^>]*?viewBox=\"([^\"]+)\"[^>]*>",
-        lambda found: (
-            f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{found.group(1)}" role="img" '
-            f'aria-label="{escape(about)}">'
-        ),
+        lambda found: f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{found.group(1)}" {attributes}>',
         text,
         count=1,
     )

@@ -43,7 +43,7 @@ def lay_out(
     template: str, content: Content, *, scripts: Sequence[str], styles: Sequence[str] = (), **context: Any
 ) -> str:
     """Render a template that extends `shell.html.j2`. Its list and its scripts are what makes pages differ."""
-    script = "".join([static("theme.js"), *scripts])
+    script = "".join([static("theme.js"), static("scrolling.js"), static("list.js"), *scripts])
     digest = b64encode(sha256(script.encode()).digest()).decode()
     text = render(
         PACKAGE,

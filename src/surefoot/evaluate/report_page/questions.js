@@ -1,24 +1,10 @@
 // The list of questions. Texts are inserted as text; a tree is parsed and rendered when it is opened.
 (() => {
-  const PER_PAGE = 20;
   const { labels, ends, fates, questions } = JSON.parse(document.getElementById("data").textContent);
+  const { make } = renderSearchTree;
   const by = (id) => document.getElementById(id);
-  const items = by("items"), search = by("search"), count = by("count"), prev = by("prev"), next = by("next");
   const kinds = [...document.querySelectorAll("[data-kind]")];
-  const state = { kind: "", page: 0 };
   const VERDICTS = new Map([[true, "correct"], [false, "incorrect"], [null, "undecided"]]);
-  let shown = [];
-
-  const make = (tag, options = {}, ...children) => {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(options)) {
-      if (name === "class") element.className = value;
-      else if (name === "text") element.textContent = value;
-      else element.setAttribute(name, value);
-    }
-    element.append(...children);
-    return element;
-  };
 
   const rows = questions.map(([id, question, gold, outcomes, samples, greedy], at) => ({
     at, id, question, gold, samples, greedy,
@@ -114,56 +100,15 @@
     return rest.every((word) => tree.includes(escaped(word)));
   };
 
-  const select = () => {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const find = (words, kind) => {
     const found = rows.filter((row) => matches(row, words));
     for (const button of kinds) {
       const size = found.filter((row) => KINDS[button.dataset.kind](row.outcomes[label()])).length;
       button.querySelector("b").textContent = size.toLocaleString("en");
     }
-    shown = found.filter((row) => KINDS[state.kind](row.outcomes[label()]));
-    state.page = 0;
-    draw();
+    return found.filter((row) => KINDS[kind](row.outcomes[label()]));
   };
 
-  const draw = () => {
-    const pages = Math.max(1, Math.ceil(shown.length / PER_PAGE));
-    const first = state.page * PER_PAGE;
-    const part = shown.slice(first, first + PER_PAGE);
-    items.replaceChildren(...part.map(article));
-    count.textContent = shown.length === 0 ? "No matches. Clear the search or choose another filter."
-      : `${first + 1}–${first + part.length} of ${shown.length.toLocaleString("en")}` + (pages > 1 ? `, page ${state.page + 1} of ${pages}` : "");
-    prev.disabled = state.page === 0;
-    next.disabled = state.page >= pages - 1;
-  };
-
-  const turn = (offset) => {
-    const to = state.page + offset;
-    if (to < 0 || to >= Math.ceil(shown.length / PER_PAGE)) return;
-    state.page = to;
-    draw();
-    by("list").scrollIntoView({ block: "start" });
-  };
-
-  let timer = 0;
-  search.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(select, 150); });
-  by("label")?.addEventListener("change", select);
-  for (const button of kinds) button.addEventListener("click", () => {
-    state.kind = button.dataset.kind;
-    for (const each of kinds) each.setAttribute("aria-pressed", String(each === button));
-    select();
-  });
-  prev.addEventListener("click", () => turn(-1));
-  next.addEventListener("click", () => turn(1));
-  document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target === search && event.key === "Escape") { search.value = ""; select(); search.blur(); return; }
-    if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    if (event.key === "/") { event.preventDefault(); search.focus(); }
-    else if (event.key === "n") turn(1);
-    else if (event.key === "p") turn(-1);
-    else if (event.key === "t") flipTheme();
-  });
-
-  select();
+  // The arrow keys belong to the tree.
+  pagedList({ find, draw: (part) => by("items").replaceChildren(...part.map(article)), controls: ["label"], delay: 150, arrows: false });
 })();

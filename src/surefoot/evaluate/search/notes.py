@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from surefoot.core.search_result import SearchRecord
+from surefoot.core.search_result import SearchRecord, SearchResult
 from surefoot.evaluate.search.curves import SampleCurves
 from surefoot.evaluate.search.measures import SearchMeasurement
 from surefoot.evaluate.search.samples import samples_of
@@ -19,6 +19,8 @@ def notes(
     yield from _about_runs(records)
     for search in searches:
         yield from _about(search, total)
+    yield from _about_failures(records)
+    yield from _about_unscored(records)
     if curves is not None:
         yield from _about_curves(curves)
 
@@ -73,6 +75,44 @@ def _about(search: SearchMeasurement, total: int) -> Iterator[str]:
         yield f"{name}: {unscored} {_questions(unscored)} excluded from best of N or weighted votes: unscored samples."
     if not any(method.kind == "weighted" for method in search.selections):
         yield f"{name}: the scores are not probabilities, so there are no weighted votes and no products."
+
+
+def _about_failures(records: Sequence[SearchRecord]) -> Iterator[str]:
+    """Count by label what failed and what was cut off, in one note: many searches would have as many notes."""
+    runs: dict[str, list[SearchResult]] = {}
+    for record in records:
+        for label, run in record.searches.items():
+            runs.setdefault(label, []).append(run)
+    samples = [record.samples for record in records if record.samples is not None]
+    greedy = [record.greedy for record in records if record.greedy is not None]
+    named = [*runs.items(), ("independent samples", samples), ("greedy decoding", greedy)]
+    counts = [f"{name}: {text}" for name, of in named if (text := _failures(of))]
+    if counts:
+        yield (
+            "Continuations that failed or were cut off at a limit of tokens have no vote and cannot be selected. "
+            f"{'; '.join(counts)}."
+        )
+
+
+def _failures(runs: Sequence[SearchResult]) -> str:
+    """Return how many continuations failed or were cut off; identical ones count each."""
+    nodes = [node for run in runs for node in run.nodes if node.parent is not None]
+    failed = sum(node.count for node in nodes if node.fate == "failed" or node.end == "error")
+    cut_off = sum(node.count for node in nodes if node.end == "cut_off" and node.fate != "failed")
+    found = " and ".join(f"{count} {kind}" for count, kind in ((failed, "failed"), (cut_off, "cut off")) if count)
+    return f"{found} of {sum(node.count for node in nodes)}" if found else ""
+
+
+def _about_unscored(records: Sequence[SearchRecord]) -> Iterator[str]:
+    runs = [record.samples for record in records if record.samples is not None]
+    unscored = sum(
+        run.path_value(node, run.aggregation) is None for run in runs for each in run.answers for node in each.nodes
+    )
+    if unscored:
+        yield (
+            f"Independent samples: {unscored} with an answer {'is' if unscored == 1 else 'are'} unscored. They count "
+            "for majority, but neither for best of N nor for weighted votes."
+        )
 
 
 def _about_curves(curves: SampleCurves) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,12 @@ from surefoot.core.aggregation import find_aggregation
 from surefoot.core.search_result import SearchRecord
 from surefoot.data.output import check_place
 from surefoot.display.search_tree import search_tree_script, search_tree_style
-from surefoot.display.terminal import printable
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.report_page import figures
 from surefoot.evaluate.report_page.content import Card, Content, Panel, Table, card
 from surefoot.evaluate.report_page.figures import Line, TokenPoint
 from surefoot.evaluate.report_page.page import embedded_json, lay_out, static
-from surefoot.evaluate.search.measures import SearchMeasurement
+from surefoot.evaluate.search.measures import Accuracy, SearchMeasurement
 from surefoot.evaluate.search.packing import ENDS, FATES, pack
 from surefoot.evaluate.search.result import QuestionOutcome, SearchComparison
 from surefoot.evaluate.search.tables import (
@@ -32,7 +32,6 @@ from surefoot.evaluate.search.tables import (
     summary_cells,
 )
 
-LEGEND_CHARS = 26
 SELECTED_BY = {"best": "best path", "weighted": "weighted vote", "majority": "majority"}
 
 
@@ -136,11 +135,11 @@ def _cards(comparison: SearchComparison) -> list[Card]:
 def _search_card(search: SearchMeasurement) -> Card:
     majority = search.baselines[0]
     at = search.accuracy
-    shown = card(search.label, at.value, at.interval, at.reason or f"{at.questions:,} questions")
+    shown = _accuracy_card(search.label, at, at.reason or f"{at.questions:,} questions")
     if majority.accuracy.value is None:
         return shown
-    beside = f"{points(majority.difference.value, majority.difference.interval)} against majority at equal tokens"
-    return Card(shown.label, shown.value, shown.detail, beside)
+    gained = points(majority.difference.value, majority.difference.interval)
+    return replace(shown, beside=f"{gained} points against majority at equal tokens")
 
 
 def _greedy_card(comparison: SearchComparison) -> list[Card]:
@@ -148,7 +147,14 @@ def _greedy_card(comparison: SearchComparison) -> list[Card]:
     if greedy.accuracy.value is None:
         return []
     total = f"{greedy.accuracy.questions:,} questions, {count(greedy.tokens)} tokens each"
-    return [card("greedy decoding", greedy.accuracy.value, greedy.accuracy.interval, total)]
+    return [_accuracy_card("greedy decoding", greedy.accuracy, total)]
+
+
+def _accuracy_card(label: str, at: Accuracy, total: str) -> Card:
+    """Build a card that says that its value is an accuracy in percent."""
+    shown = card(label, at.value, at.interval, total)
+    value = shown.value if at.value is None else f"{shown.value}%"
+    return replace(shown, value=value, detail=f"accuracy\n{shown.detail}")
 
 
 def _panels(comparison: SearchComparison) -> list[Panel]:
@@ -228,7 +234,7 @@ def _figure(comparison: SearchComparison) -> list[Panel]:
     if greedy.tokens is not None:
         measured.append(("greedy", greedy.tokens, greedy.accuracy))
     found = [
-        TokenPoint(_legend_name(name), tokens, at.value, at.interval)
+        TokenPoint(name, tokens, at.value, at.interval)
         for name, tokens, at in measured
         if at.value is not None and tokens
     ]
@@ -248,15 +254,9 @@ def _figure(comparison: SearchComparison) -> list[Panel]:
             "Accuracy over tokens",
             about,
             svg=figures.accuracy_by_tokens("Accuracy against generated tokens per question", lines, found),
+            keys=figures.token_keys(lines, found),
             table=None if curves is None else Table(*curve_cells(curves)),
             folded=True,
             wide=True,
         )
     ]
-
-
-def _legend_name(label: str) -> str:
-    """Return a label that matplotlib can draw. It leaves out names that start with an underscore."""
-    text = printable(label)
-    text = text if len(text) <= LEGEND_CHARS else text[: LEGEND_CHARS - 1] + "…"
-    return f" {text}" if text.startswith("_") else text

@@ -203,17 +203,37 @@ def test_the_seed_of_a_continuation_decides_its_text(generator: LocalGenerator) 
     assert len({each.text for each in single}) > 1
 
 
-def test_continuations_share_the_computation_of_their_prompt(generator: LocalGenerator) -> None:
+def continue_together(
+    generator: LocalGenerator, requests: list[GenerationRequest]
+) -> tuple[list[Generation], list[tuple[int, ...]]]:
+    """All requests in one batch: they arrive while another one runs. Also returns the shapes of the model's inputs."""
     shapes: list[tuple[int, ...]] = []
-    model = generator._decoder.model
-    hook = model.register_forward_pre_hook(
-        lambda _, __, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True
-    )
+    started, all_sent = threading.Event(), threading.Event()
+
+    def see(_: Any, __: Any, given: dict[str, Any]) -> None:
+        shapes.append(tuple(given["input_ids"].shape))
+        started.set()
+        assert all_sent.wait(60)
+
+    async def run() -> list[Generation]:
+        first = asyncio.create_task(generator.generate(GenerationRequest("First", max_tokens=1, sampling=ONE)))
+        await asyncio.to_thread(started.wait, 60)
+        others = [asyncio.create_task(generator.generate(request)) for request in requests]
+        await asyncio.sleep(0)
+        all_sent.set()
+        await first
+        return await asyncio.gather(*others)
+
+    hook = generator._decoder.model.register_forward_pre_hook(see, with_kwargs=True)
     try:
-        request = GenerationRequest(QUESTION, n=4, max_tokens=3, sampling=ONE)
-        generations = continue_all(generator, [request, request])
+        return asyncio.run(run()), shapes[1:]
     finally:
         hook.remove()
+
+
+def test_continuations_share_the_computation_of_their_prompt(generator: LocalGenerator) -> None:
+    request = GenerationRequest(QUESTION, n=4, max_tokens=3, sampling=ONE)
+    generations, shapes = continue_together(generator, [request, request])
     assert generations[0] == generations[1]
     assert (generations[0].prompt_tokens, generations[0].calls) == (shapes[0][1], 4)
     assert shapes == [(1, shapes[0][1]), (8, 1), (8, 1)]
@@ -324,9 +344,10 @@ def test_the_context_limits_prompt_and_continuation(policy: Callable[..., LocalG
     last = continue_one(generator, prefix="b" * (room - 1))
     assert (last.text, last.end) == ("A", "cut_off")
     full = continue_one(generator, prefix="b" * room)
-    assert (full.text, full.end, full.tokens) == ("", "error", 0)
-    assert full.reason is not None
-    assert "70 tokens, so the model's context of 70 has no room" in full.reason
+    assert (full.text, full.end, full.tokens, full.reason) == ("", "cut_off", 0, None)
+    (long,) = continue_all(generator, [GenerationRequest("x" * 70)])
+    assert long.continuations[0].end == "error"
+    assert "so the model's context of 70 has no room" in str(long.continuations[0].reason)
     asyncio.run(generator.check())
 
 
@@ -367,15 +388,27 @@ def test_text_never_becomes_a_special_token(generator: LocalGenerator, folder: P
 
 
 def test_concurrent_requests_form_batches(generator: LocalGenerator) -> None:
-    rows: list[int] = []
-    hook = generator._decoder.model.register_forward_pre_hook(
-        lambda _, __, given: rows.append(len(given["input_ids"])), with_kwargs=True
-    )
+    requests = [GenerationRequest(f"Question {at}", max_tokens=3, sampling=ONE) for at in range(8)]
+    _, shapes = continue_together(generator, requests)
+    assert shapes[0][0] == 8
+
+
+def test_one_failing_sequence_does_not_fail_its_batch(generator: LocalGenerator) -> None:
+    requests = [GenerationRequest(question, max_tokens=2, sampling=ONE) for question in ("Fine?", "Bad~", "Why?")]
+    alone = [continue_all(generator, [request])[0] for request in requests]
+    ((bad,),) = generator._encoder.tokenizer.encode("~")
+
+    def fail(_: Any, __: Any, given: dict[str, Any]) -> None:
+        if bad in given["input_ids"] and given["input_ids"].shape[1] > 1:  # in a prompt
+            raise RuntimeError("no such row")
+
+    hook = generator._decoder.model.register_forward_pre_hook(fail, with_kwargs=True)
     try:
-        continue_all(generator, [GenerationRequest(f"Question {at}", max_tokens=3, sampling=ONE) for at in range(8)])
+        found, _ = continue_together(generator, requests)
     finally:
         hook.remove()
-    assert max(rows) == 8
+    assert [found[0], found[2]] == [alone[0], alone[2]]
+    assert found[1].continuations[0].reason == "RuntimeError: no such row"
 
 
 def test_a_failed_batch_is_an_error_and_the_next_one_runs(generator: LocalGenerator) -> None:
@@ -429,6 +462,29 @@ def test_a_cancelled_request_does_not_stop_others(generator: LocalGenerator) -> 
         return await kept
 
     assert asyncio.run(run()).continuations[0].end in ("cut_off", "answer")
+
+
+def test_a_cancelled_request_stops_the_model(policy: Callable[..., LocalGenerator]) -> None:
+    """It would write 100,000 tokens otherwise, and the next request would wait for them."""
+    generator = policy({START: {"A": 1}}, max_position_embeddings=200_000)
+    started = threading.Event()
+    calls: list[int] = []
+
+    def see(*_: object) -> None:
+        calls.append(1)
+        started.set()
+
+    generator._decoder.model.register_forward_pre_hook(see)
+
+    async def run() -> Generation:
+        doomed = asyncio.create_task(generator.generate(GenerationRequest(QUESTION, max_tokens=100_000)))
+        await asyncio.to_thread(started.wait, 60)
+        doomed.cancel()
+        return await generator.generate(GenerationRequest(QUESTION, max_tokens=2, sampling=GREEDY))
+
+    assert asyncio.run(run()).continuations[0].text == "AA"
+    assert len(calls) < 50_000
+    asyncio.run(generator.close())
 
 
 # --- loading ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import pytest
 from helpers.policies import END, START, Table, write_table_policy
 from surefoot.core.generation import Continuation, Generation, GenerationRequest, Generator, Sampling
 from surefoot.errors import InputError, OptionError
+from surefoot.generate.loading import load_generator
 from surefoot.generate.local import LocalGenerator
 from surefoot.generate.recorded import NOT_RECORDED, RecordingGenerator, ReplayGenerator, load_recorded
 from surefoot.generate.rollouts import RolloutGenerator
@@ -112,7 +113,8 @@ def test_half_a_line_at_the_end_is_ignored_and_then_removed(
     whole = recorded[0].read_bytes()
     path.write_bytes(whole[:-cut])
     replay = ReplayGenerator(path)
-    last = GenerationRequest(**json.loads(whole.splitlines()[-1])["request"] | {"sampling": REQUESTS[-1].sampling})
+    written = json.loads(whole.splitlines()[-1])["request"]  # whichever was complete last
+    last = GenerationRequest(**written | {"sampling": Sampling(**written["sampling"])})
     complete = [at for at, request in enumerate(REQUESTS) if request != last]
     assert generate(replay, *(REQUESTS[at] for at in complete)) == [recorded[1][at] for at in complete]
     if cut > 1:
@@ -169,8 +171,38 @@ def test_a_recording_of_another_generator_is_not_continued(tmp_path: Path) -> No
     path = tmp_path / "run.jsonl"
     generate(RecordingGenerator(RolloutGenerator(ROWS), path), GenerationRequest("Q"))
     before = path.read_bytes()
+    other = RecordingGenerator(RolloutGenerator(ROWS[:1]), path)
     with pytest.raises(OptionError, match="records another generator"):
-        generate(RecordingGenerator(RolloutGenerator(ROWS[:1]), path), GenerationRequest("Q"))
+        asyncio.run(other.check())
+    (failure,) = generate(other, GenerationRequest("Q", n=2))
+    assert [(each.end, each.tokens) for each in failure.continuations] == [("error", 0)] * 2
+    assert "records another generator" in str(failure.continuations[0].reason)
+    assert path.read_bytes() == before
+
+
+def test_a_generator_that_was_not_checked_is_recorded_or_fails_without_raising(tmp_path: Path) -> None:
+    """A server's fingerprint is known after its check only."""
+    gone = RecordingGenerator(load_generator("http://127.0.0.1:9", patience=0.0), tmp_path / "run.jsonl")
+    (failure,) = generate(gone, GenerationRequest("Q"))
+    assert "did not answer" in str(failure.continuations[0].reason)
+    assert not (tmp_path / "run.jsonl").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_an_error_with_the_tokens_that_were_spent(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    generator = RecordingGenerator(RolloutGenerator(ROWS), path)
+    generate(generator, GenerationRequest("Q"))
+    before = path.read_bytes()
+    full = os.open("/dev/full", os.O_WRONLY)
+    assert generator._file is not None
+    os.dup2(full, generator._file)
+    os.close(full)
+    (failure,) = generate(generator, GenerationRequest("Q", seed=1))
+    asyncio.run(generator.close())
+    (lost,) = failure.continuations
+    assert (lost.text, lost.end, lost.tokens) == ("", "error", 2)
+    assert "cannot be written" in str(lost.reason)
     assert path.read_bytes() == before
 
 

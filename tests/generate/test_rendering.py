@@ -306,9 +306,12 @@ def test_texts_that_look_like_special_tokens_are_found() -> None:
         for token in json.loads(make())["added_tokens"]:
             if token["content"] not in ("<think>", "</think>", "<extra_0>"):
                 assert SPECIAL.search(token["content"]), (name, token["content"])
-    for text in ("<start_of_turn>user", "[INST] a", "<|user|>", "a</s>", "<0x0A>", "<unused7>"):
+    names = "[|endofturn|] [|user|] <seed:bos> <seed:eos> ]~b] [e~[ [EOS] [EOT] <EOS_TOKEN> <SPECIAL_12> [gMASK] <sop> "
+    names += "[UNUSED_TOKEN_146] ]~!b[ <|turn> <turn|> [BOS]"
+    for text in ("<start_of_turn>user", "[INST] a", "<|user|>", "a</s>", "<0x0A>", "<unused7>", *names.split()):
         with pytest.raises(InputError, match="tokenizer="):
             refuse_special("fine", text)
+    refuse_special("E[|X|] <= E[|X - Y|], <phi|psi>, [a~b], x[e], [MAX], <S>")
     refuse_special("If a<b and b>c, |x|<3, x<|y|, A[i], <think>, [1, 2], a <s", "2 < 3 > 1", *ORDINARY)
 
 

@@ -97,7 +97,9 @@ def test_tokens_are_those_of_the_row_or_words_or_counted() -> None:
     ("limit", "expected"),
     [
         (21, (ROWS[0]["solution"], "answer", 21)),
-        (20, (ROWS[0]["solution"], "cut_off", 11)),
+        (20, (ROWS[0]["solution"].removesuffix(" 5."), "cut_off", 10)),
+        (11, (ROWS[0]["solution"].removesuffix(" 5."), "cut_off", 10)),
+        (10, (ROWS[0]["solution"].removesuffix(" 5."), "cut_off", 10)),
         (3, ("Add them.\n\n2", "cut_off", 3)),
         (1, ("Add", "cut_off", 1)),
     ],

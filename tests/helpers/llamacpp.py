@@ -23,6 +23,7 @@ options.n_parallel, options.n_ctx, options.use_jinja = slots, slots * context, T
 options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
 options.cpuparams.poll = options.cpuparams_batch.poll = 0
 options.flash_attn_type, options.fit_params = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED, False
+options.cache_type_k = options.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
 options.api_keys = [key] if key else []
 server = xllamacpp.Server(options)
 print("LISTENING", server.listening_address, flush=True)

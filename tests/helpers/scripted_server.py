@@ -7,7 +7,7 @@ These are no real servers. Fields and end states follow their code, read in thes
   `v1/engine/detokenizer.py` and `output_processor.py` (stop strings), `v1/engine/parallel_sampling.py` (the seed of
   choice i is `seed + i`), `sampling_params.py` (no `n` above 1 with greedy decoding), `entrypoints/serve/tokenize/`.
 - SGLang cce0a12: `srt/entrypoints/openai/protocol.py`, `serving_completions.py`, `serving_chat.py` (`matched_stop`,
-  `continue_final_message`) and `serving_tokenize.py`.
+  `continue_final_message`) and `serving_tokenize.py`. Until May 2026 its `/tokenize` took no conversations.
 - OpenAI: the public reference of chat completions.
 """
 
@@ -163,8 +163,10 @@ class Chain:
         return text, "length", new, None
 
 
-def vllm(chain: Chain, *, tokenize: bool = True, context: int = 200) -> Script:
-    """vLLM's replies."""
+def vllm(
+    chain: Chain, *, tokenize: bool = True, detokenize: bool = True, token_ids: bool = True, context: int = 200
+) -> Script:
+    """vLLM's replies. Without `token_ids`, as before it had that field."""
 
     def script(asked: Asked) -> Answer:
         body = asked.body
@@ -173,7 +175,11 @@ def vllm(chain: Chain, *, tokenize: bool = True, context: int = 200) -> Script:
             return Answer({"object": "list", "data": [card | {"max_model_len": context}]})
         if asked.path == "/tokenize" and tokenize:
             ids = _tokenized(chain, body)
-            return Answer({"count": len(ids), "max_model_len": context, "tokens": ids, "token_strs": None})
+            names = chain.tokenizer.convert_ids_to_tokens(ids) if body.get("return_token_strs") else None
+            return Answer({"count": len(ids), "max_model_len": context, "tokens": ids, "token_strs": names})
+        if asked.path == "/detokenize" and tokenize and detokenize:
+            assert all(isinstance(id, int) for id in body["tokens"])
+            return Answer({"prompt": chain.tokenizer.decode(body["tokens"])})
         if asked.path == "/v1/completions":
             if body["n"] > 1 and body["temperature"] == 0:
                 return _bad("n must be 1 when using greedy sampling, got 2.")
@@ -186,8 +192,8 @@ def vllm(chain: Chain, *, tokenize: bool = True, context: int = 200) -> Script:
                 )
                 reason = stop if isinstance(stop, str) else None  # null at the end-of-turn token
                 choice = {"index": index, "text": text, "logprobs": None, "finish_reason": finish}
-                given = new if body.get("return_token_ids") else None
-                choices.append(choice | {"stop_reason": reason, "token_ids": given, "prompt_logprobs": None})
+                given = {"token_ids": new if body.get("return_token_ids") else None} if token_ids else {}
+                choices.append(choice | {"stop_reason": reason, "prompt_logprobs": None} | given)
                 total += len(new)
             usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": total, "total_tokens": 0}
             return Answer({"id": "cmpl-1", "object": "text_completion", "choices": choices, "usage": usage})
@@ -198,8 +204,11 @@ def vllm(chain: Chain, *, tokenize: bool = True, context: int = 200) -> Script:
     return script
 
 
-def sglang(chain: Chain, *, tokenize: bool = True, keep_stop: bool = False) -> Script:
-    """SGLang's replies. With `keep_stop` the text includes the stop string, as with `no_stop_trim`."""
+def sglang(chain: Chain, *, tokenize: bool = True, messages: bool = True, keep_stop: bool = False) -> Script:
+    """SGLang's replies. With `keep_stop` the text includes the stop string, as with `no_stop_trim`.
+
+    Without `messages`, `/tokenize` takes plain text only.
+    """
 
     def script(asked: Asked) -> Answer:
         body = asked.body
@@ -207,8 +216,14 @@ def sglang(chain: Chain, *, tokenize: bool = True, keep_stop: bool = False) -> S
             card = {"id": "policy", "object": "model", "owned_by": "sglang", "root": "policy", "max_model_len": 200}
             return Answer({"object": "list", "data": [card]})
         if asked.path == "/tokenize" and tokenize:
+            if "prompt" not in body and not messages:
+                problem = "[{'type': 'missing', 'loc': ('body', 'prompt'), 'msg': 'Field required'}]"
+                return Answer({"object": "error", "message": problem, "type": "Bad Request", "code": 400}, 400)
             ids = _tokenized(chain, body)
             return Answer({"tokens": ids, "count": len(ids), "max_model_len": 200})
+        if asked.path == "/detokenize" and tokenize:
+            lists, hidden = body["tokens"], body.get("skip_special_tokens", True)
+            return Answer({"text": [chain.tokenizer.decode(ids, skip_special_tokens=hidden) for ids in lists]})
         if asked.path == "/v1/completions":
             if body["top_k"] == 0 or body["n"] != 1:
                 return Answer({"object": "error", "message": "top_k must be -1 or at least 1", "code": 400}, 400)
@@ -256,7 +271,7 @@ def _tokenized(chain: Chain, body: Json) -> list[int]:
     if "messages" in body:
         ids = chain.tokenizer.apply_chat_template(body["messages"], add_generation_prompt=True, return_dict=False)
     else:
-        ids = chain.tokenizer.encode(body["prompt"], add_special_tokens=body["add_special_tokens"])
+        ids = chain.tokenizer.encode(body["prompt"], add_special_tokens=body.get("add_special_tokens", True))
     return list(ids)
 
 

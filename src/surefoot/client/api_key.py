@@ -1,4 +1,4 @@
-"""API keys of the service: where they come from and what they may contain."""
+"""API keys of servers: where they come from and what they may contain."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ def is_key(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
-def find_key(given: str | None) -> str | None:
-    """Returns the given key, or that of the environment, without the line break of a key file."""
-    key = given or os.environ.get(KEY_VARIABLE)
-    return None if key is None else key.strip()
+def find_key(given: str | None, variable: str = KEY_VARIABLE) -> str | None:
+    """Returns the given key, or that of the environment, without the line break of a key file.
+
+    An empty key is none: `api_key=""` sends no key, whatever the environment has.
+    """
+    return (os.environ.get(variable, "") if given is None else given).strip() or None
 
 
-def is_in_environment(given: str | None) -> bool:
+def is_in_environment(given: str | None, variable: str = KEY_VARIABLE) -> bool:
     """Whether a server needs a key and other processes can read it from their environment.
 
     Pickles never contain keys. A key that is not in the environment raises `OptionError`.
     """
-    key = find_key(given)
-    if key is not None and key != find_key(None):
+    key = find_key(given, variable)
+    if key is not None and key != find_key(None, variable):
         raise OptionError(
             "The API key is not part of a pickle, and other processes cannot read it from their environment. Set the "
-            f"variable {KEY_VARIABLE} instead of passing api_key=..."
+            f"variable {variable} instead of passing api_key=..."
         )
     return key is not None
 
 
-def require_in_environment(url: str) -> None:
-    """Raises `OptionError` if the environment has no key for the server of an unpickled scorer."""
-    if find_key(None) is None:
-        raise OptionError(f"{url} needs an API key. Set the variable {KEY_VARIABLE} in the process that unpickles it.")
+def require_in_environment(url: str, variable: str = KEY_VARIABLE) -> None:
+    """Raises `OptionError` if the environment has no key for the server of an unpickled scorer or generator."""
+    if find_key(None, variable) is None:
+        raise OptionError(f"{url} needs an API key. Set the variable {variable} in the process that unpickles it.")
 
 
 def read_key(where: str) -> str:

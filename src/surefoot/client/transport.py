@@ -1,7 +1,8 @@
 """JSON over HTTP to a service, with retries.
 
-Scoring and generating have no side effects, so a request that failed on the way or was rejected for load (429, 502,
-503) is retried with exponential back-off for `patience` seconds. Every other failure raises at once.
+Scoring and generating have no side effects, so a request that failed on the way or was rejected for load is retried
+with exponential back-off for `patience` seconds. `Peer.retried` says which status codes that means: 429, 502 and 503
+for a scoring service, and 408, 500 and 504 as well for a generation server. Every other failure raises at once.
 """
 
 from __future__ import annotations
@@ -135,6 +136,8 @@ class Transport:
                     return _data(reply)
             except httpx.TransportError as error:
                 wait, problem = 0.0, _unreachable(client.base_url, error)
+            except httpx.RequestError as error:
+                raise _unreadable(error) from error
             time.sleep(backoff.pause(problem, wait))
 
     def close(self) -> None:
@@ -186,6 +189,8 @@ class AsyncTransport:
                     return _data(reply, self._peer)
             except httpx.TransportError as error:
                 wait, problem = 0.0, _unreachable(client.base_url, error, self._peer)
+            except httpx.RequestError as error:
+                raise _unreadable(error, self._peer) from error
             await asyncio.sleep(backoff.pause(problem, wait))
 
     async def close(self) -> None:
@@ -264,7 +269,7 @@ def _top_level(reply: httpx.Response) -> str | None:
     try:
         data = reply.json()
         found = next((data[name] for name in ("message", "detail", "error") if data.get(name)), None)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
     return None if found is None else str(found)[:LONGEST_MESSAGE]
 
@@ -273,15 +278,20 @@ def _detail(reply: httpx.Response, name: str) -> str | None:
     """A field of the error in a reply, or None if the reply has another format."""
     try:
         return str(reply.json()["error"][name])[:LONGEST_MESSAGE]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def _data(reply: httpx.Response, peer: Peer = SCORING_SERVICE) -> Any:
     try:
         return reply.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ServiceError(f"The reply is not JSON. {peer.hint}") from error
+
+
+def _unreadable(error: Exception, peer: Peer = SCORING_SERVICE) -> ServiceError:
+    """A reply whose content does not match its headers, such as one that is not compressed as announced."""
+    return ServiceError(f"The reply cannot be read ({type(error).__name__}: {error}). {peer.hint}")
 
 
 def _unreachable(url: httpx.URL, error: Exception, peer: Peer = SCORING_SERVICE) -> UnreachableError:

@@ -72,7 +72,7 @@ class GenerationRequest:
         if self.n < 1 or self.max_tokens < 1:
             raise OptionError(f"n={self.n}, max_tokens={self.max_tokens}: pass numbers above 0.")
         if self.step_end == "":
-            raise OptionError("step_end is empty. Pass the text that ends a step, or None for whole answers.")
+            raise OptionError("`step_end` is empty. Pass the text that ends a step, or None for whole answers.")
 
     def seed_of(self, index: int) -> int:
         """The seed of one continuation."""
@@ -151,7 +151,7 @@ def failed(request: GenerationRequest, reason: str) -> Generation:
 def derived_seed(*parts: object) -> int:
     """A seed that depends on all parts, such as the seed of a job, a question and a position in its tree."""
     text = "\x1f".join(map(str, parts))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % SEEDS
+    return int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:8], "big") % SEEDS
 
 
 def end_at(text: str, step_end: str | None) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surefoot.errors import OptionError
+from surefoot.errors import InputError, OptionError
 from surefoot.tokenization.settings import Message
 
 PLACE = "{question}"
@@ -35,6 +35,7 @@ class ChatPrompt:
             raise OptionError(f"prompt={self.template!r}: pass a text that contains {PLACE} exactly once.")
         if self.system is not None and not isinstance(self.system, str):
             raise OptionError(f"system={self.system!r}: pass a text, or None for no system message.")
+        check_text(self.system or "", self.template)
 
     def messages(self, question: str) -> list[Message]:
         """Return the conversation that asks a question."""
@@ -44,3 +45,12 @@ class ChatPrompt:
     def user(self, question: str) -> str:
         """Return the user message for a question."""
         return self.template.replace(PLACE, question)
+
+
+def check_text(*texts: str) -> None:
+    """Raise if a text cannot be sent."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"A text contains half of a character ({error}). Read it as UTF-8 again.") from error

@@ -6,9 +6,9 @@ Invariant: the API key is never part of a message, a representation or a pickle.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any, Protocol
 
+from surefoot.client.api_key import find_key, is_in_environment, require_in_environment
 from surefoot.client.transport import AsyncTransport, Peer
 from surefoot.errors import OptionError
 
@@ -45,26 +45,21 @@ class HttpConnection:
         self.address = url.rstrip("/").removesuffix(SUFFIX)
         self._api_key = api_key
         self._options: dict[str, Any] = {"timeout": timeout, "patience": patience, "connections": concurrency}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._transport = self._connect()  # reports malformed options at once
+        self._transports: dict[asyncio.AbstractEventLoop, AsyncTransport] = {}
+        self._connect()  # reports malformed options at once
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._api_key is not None and self._api_key != os.environ.get(KEY_VARIABLE):
-            raise OptionError(
-                "The API key is not part of a pickle, and other processes cannot read it from their environment. Set "
-                f"the variable {KEY_VARIABLE} instead of passing api_key=..."
-            )
-        return {"address": self.address, "options": self._options, "keyed": self._api_key is not None}
+        keyed = self._api_key is not None and is_in_environment(self._api_key, KEY_VARIABLE)
+        return {"address": self.address, "options": self._options, "keyed": keyed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        key = os.environ.get(KEY_VARIABLE) if state["keyed"] else None
-        if state["keyed"] and key is None:
-            raise OptionError(f"{state['address']} needs an API key. Set the variable {KEY_VARIABLE} in this process.")
-        self.address, self._options, self._api_key = state["address"], state["options"], key
-        self._loop, self._transport = None, self._connect()
+        if state["keyed"]:
+            require_in_environment(state["address"], KEY_VARIABLE)
+        self._api_key = find_key(None, KEY_VARIABLE) if state["keyed"] else None
+        self.address, self._options, self._transports = state["address"], state["options"], {}
 
     def _connect(self) -> AsyncTransport:
         peer = Peer(
@@ -80,20 +75,17 @@ class HttpConnection:
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Send a request and return the data of the reply."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            # The connections of a loop that has ended are closed already, and cannot be used in another one.
-            self._transport = self._connect() if self._loop is not None else self._transport
-            self._loop = loop
-        return await self._transport.ask(method, path, body)
+        if loop not in self._transports:
+            self._forget_ended()
+            self._transports[loop] = self._connect()
+        return await self._transports[loop].ask(method, path, body)
 
     async def close(self) -> None:
-        """Close the connections of this event loop."""
-        if self._loop is asyncio.get_running_loop():
-            await self._transport.close()
-            self._transport, self._loop = self._connect(), None
+        """Close the connections of this event loop, and drop those of loops that have ended."""
+        self._forget_ended()
+        if (transport := self._transports.pop(asyncio.get_running_loop(), None)) is not None:
+            await transport.close()
 
-
-def find_api_key(given: str | None) -> str | None:
-    """Return the given key, or that in the environment."""
-    key = given or os.environ.get(KEY_VARIABLE)
-    return None if key is None else key.strip()
+    def _forget_ended(self) -> None:
+        # A transport keeps its loop alive, so weak references would not do.
+        self._transports = {loop: each for loop, each in self._transports.items() if not loop.is_closed()}

@@ -37,19 +37,20 @@ def check_dialect(dialect: str | None) -> None:
 async def find_model(connection: Connection, model: str | None, dialect: DialectName | None) -> ServedModel:
     """Ask a server for its models, and choose `model` or the only one."""
     cards = _cards(await _models(connection), connection.address)
-    owners = {str(card.get("owned_by", "")).lower() for card in cards.values()}
-    if "surefoot" in owners:
-        raise OptionError(f"{connection.address} is a Surefoot service: it scores solutions and does not write them.")
-    named: list[DialectName] = [each for each in DIALECTS if each in owners]
-    found: DialectName = dialect or (named[0] if named else "openai")
     if model is None:
         if len(cards) != 1:
             listed = ", ".join(list(cards)[:LISTED]) or "no models"
             raise OptionError(f"{connection.address} offers {listed}. Choose one with model=...")
         model = next(iter(cards))
     card = cards.get(model) or next((each for each in cards.values() if model in (each.get("aliases") or ())), None)
+    # A server may serve models that it does not list. What all of its models have in common holds for those, too.
+    owners = {_owner(each) for each in (cards.values() if card is None else [card])}
+    if "surefoot" in owners:
+        raise OptionError(f"{connection.address} is a Surefoot service: it scores solutions and does not write them.")
+    named: list[DialectName] = [each for each in DIALECTS if owners == {each}]
+    found: DialectName = dialect or (named[0] if named else "openai")
     if card is None:
-        if found != "openai":  # others may serve models that they do not list
+        if found != "openai":
             raise OptionError(f"{connection.address} does not serve {model!r}, but {', '.join(list(cards)[:LISTED])}.")
         card = {}
     root = card.get("root")
@@ -68,7 +69,7 @@ async def _models(connection: Connection) -> Any:
         if error.status in (404, 405):
             raise ServiceError(
                 f"{connection.address} is not an OpenAI-compatible server: it has no /v1/models ({error}). Check the "
-                "address."
+                "address. Interfaces at another path than /v1, such as /v1beta/openai, are not supported."
             ) from error
         raise
 
@@ -80,6 +81,10 @@ def _cards(reply: Any, address: str) -> dict[str, dict[str, Any]]:
         raise ServiceError(
             f"{address} sent a list of models that cannot be read. Is it an OpenAI-compatible server?"
         ) from error
+
+
+def _owner(card: dict[str, Any]) -> str:
+    return str(card.get("owned_by", "")).lower()
 
 
 def positive(value: Any) -> int | None:

@@ -33,7 +33,7 @@ LLAMACPP_NEUTRAL = {
     "dry_multiplier": 0.0,
     "mirostat": 0,
 }
-LLAMACPP_FIELDS = ["content", "stop_type", "stopping_word", "tokens_predicted", "tokens_evaluated", "truncated"]
+LLAMACPP_FIELDS = ["content", "stop_type", "stopping_word", "tokens_predicted", "truncated"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def takes_n(dialect: DialectName, request: GenerationRequest) -> bool:
 
     It refuses `n` above 1 with greedy decoding.
     """
-    return dialect == "vllm" and not request.sampling.greedy and request.seed_of(request.n - 1) >= request.seed
+    return dialect == "vllm" and not request.sampling.greedy and request.seed_of(request.n - 1) >= request.seed_of(0)
 
 
 def path_of(order: Order) -> str:
@@ -151,8 +151,11 @@ def read_reply(order: Order, reply: Any) -> Reply:
 
 def _native(order: Order, reply: Mapping[str, Any]) -> Reply:
     kind, text = reply["stop_type"], _text(reply["content"])
+    outcome: tuple[str, EndState, str | None]
+    if reply.get("truncated"):
+        outcome = text, "error", "The server discarded a part of the prompt. Start it without context shift."
     # At the end of the context, llama.cpp reports a limit even if the stop string has just been found and cut off.
-    if kind == "word" or (kind == "limit" and reply.get("stopping_word")):
+    elif kind == "word" or (kind == "limit" and reply.get("stopping_word")):
         outcome = _stopped(order, text, reply.get("stopping_word"))
     elif kind == "eos":
         outcome = text, "answer", None

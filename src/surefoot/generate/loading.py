@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any, cast
 
+from surefoot.client.api_key import find_key
 from surefoot.core.addresses import is_service
 from surefoot.core.generation import Generator
 from surefoot.errors import OptionError
 from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
-from surefoot.generate.connection import HttpConnection, find_api_key
+from surefoot.generate.connection import KEY_VARIABLE, HttpConnection
 from surefoot.generate.detection import DialectName
 from surefoot.generate.openai_client import ClientConnection, is_client
 from surefoot.generate.server import ServerGenerator
@@ -51,10 +53,15 @@ def load_generator(
     chat = ChatPrompt(system, prompt)
     if is_service(what):
         connection = HttpConnection(
-            what, api_key=find_api_key(api_key), timeout=timeout, patience=patience, concurrency=concurrency
+            what,
+            api_key=find_key(api_key, KEY_VARIABLE),
+            timeout=timeout,
+            patience=patience,
+            concurrency=concurrency,
         )
         return ServerGenerator(connection, model=model, dialect=dialect, tokenizer=tokenizer, prompt=chat)
     if is_client(what):
+        _refuse_unused("the client object has its own", api_key=api_key, timeout=timeout, patience=patience)
         client = ClientConnection(what, concurrency=concurrency)
         return ServerGenerator(client, model=model, dialect=dialect, tokenizer=tokenizer, prompt=chat)
     if not isinstance(what, str | Path) or not str(what):
@@ -62,16 +69,25 @@ def load_generator(
             f"A generator cannot be made from {type(what).__name__!r}. Pass the address of a server, an OpenAI client, "
             "the folder or hub id of a model, or a .jsonl file of recorded solutions."
         )
-    given = {"model": model, "dialect": dialect, "api_key": api_key}
-    if unused := [name for name, value in given.items() if value is not None]:
-        raise OptionError(f"{', '.join(unused)}: for servers only, and {str(what)!r} is not an address.")
+    servers = {"model": model, "dialect": dialect, "api_key": api_key, "timeout": timeout, "patience": patience}
+    _refuse_unused(f"for servers only, and {str(what)!r} is not an address", **servers)
     if str(what).endswith((".jsonl", ".jsonl.gz")):
         from surefoot.generate.recorded import load_recorded
 
+        _refuse_unused(
+            f"{str(what)!r} holds recordings, which are read as they are", tokenizer=tokenizer, prompt=prompt
+        )
         return load_recorded(Path(what))
     from surefoot.generate.local import LocalGenerator
 
     return LocalGenerator(what, system=system, prompt=prompt, tokenizer=tokenizer)
+
+
+def _refuse_unused(why: str, **options: Any) -> None:
+    """Raise if an option that has no effect was given."""
+    defaults = inspect.signature(load_generator).parameters
+    if unused := [name for name, value in options.items() if value != defaults[name].default]:
+        raise OptionError(f"{', '.join(unused)}: {why}.")
 
 
 def _is_generator(what: Any) -> bool:

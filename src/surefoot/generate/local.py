@@ -17,8 +17,8 @@ from surefoot.core.generation import Continuation, Generation, GenerationRequest
 from surefoot.data.files import hash_file
 from surefoot.errors import CheckpointError, OptionError, SurefootError
 from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
-from surefoot.generate.local_batching import BatchWorker, IsClosed, describe, group_sequences
-from surefoot.generate.local_decoding import Decoder, SequenceRequest, decode_batch
+from surefoot.generate.local_batching import BatchWorker, IsOver, describe, group_sequences
+from surefoot.generate.local_decoding import CLOSED, Decoder, SequenceRequest, decode_batch
 from surefoot.generate.local_model import LoadedModel, find_model_folder, load_model, weight_files
 from surefoot.generate.local_text import TextStream
 from surefoot.generate.prompt_encoder import PromptEncoder, find_tokenizer_folder
@@ -106,29 +106,36 @@ class LocalGenerator:
         """Stop the thread that runs the model. Requests that are not complete fail."""
         await asyncio.to_thread(self._worker.close)
 
-    def _run(self, requests: Sequence[GenerationRequest], is_closed: IsClosed) -> Iterator[tuple[int, Generation]]:
+    def _run(self, requests: Sequence[GenerationRequest], is_over: IsOver) -> Iterator[tuple[int, Generation]]:
         """Decode all continuations in batches; yield each request when its last one is complete."""
         wanted: list[SequenceRequest] = []
         for at, request in enumerate(requests):
             prompt, problem = self._encode(request)
-            if problem is None:
+            if prompt and request.prefix and self._decoder.room(prompt) == 0:
+                full = (Continuation("", "cut_off", 0, request.seed_of(index)) for index in range(request.n))
+                yield at, Generation(tuple(full), 0, 0)
+            elif problem is None:
                 wanted += [SequenceRequest(prompt, request, index, at) for index in range(request.n)]
             else:
                 yield at, failed(request, problem)
         done: dict[int, dict[int, Continuation]] = {each.owner: {} for each in wanted}
         for group in group_sequences(wanted, self._max_batch):
-            for each, continuation in zip(group, self._decode(group, is_closed), strict=True):
+            for each, continuation in zip(group, self._decode(group, is_over), strict=True):
                 found = done[each.owner]
                 found[each.index] = continuation
                 if len(found) == each.request.n:
                     ordered = tuple(found[index] for index in range(each.request.n))
                     yield each.owner, Generation(ordered, len(each.prompt), each.request.n)
 
-    def _decode(self, group: Sequence[SequenceRequest], is_closed: IsClosed) -> list[Continuation]:
-        """Decode a batch. If it fails, all of its sequences fail."""
+    def _decode(self, group: Sequence[SequenceRequest], is_over: IsOver) -> list[Continuation]:
+        """Decode a batch. If it fails, each of its sequences is decoded alone, so that one does not fail the others."""
+        if all(is_over(each.owner) for each in group):
+            return [Continuation("", "error", 0, each.request.seed_of(each.index), CLOSED) for each in group]
         try:
-            return decode_batch(self._decoder, group, is_closed)
+            return decode_batch(self._decoder, group, is_over)
         except BaseException as error:  # a crash inside tokenizers is not an Exception
+            if len(group) > 1:
+                return [continuation for each in group for continuation in self._decode([each], is_over)]
             reason = describe(error)
             return [Continuation("", "error", 0, each.request.seed_of(each.index), reason) for each in group]
 
@@ -140,6 +147,8 @@ class LocalGenerator:
             return (), str(error)
         except Exception as error:
             return (), describe(error)
+        if not prompt:
+            return (), "The chat template writes nothing, so there is no prompt."
         return prompt, self._problem(prompt)
 
     def _problem(self, prompt: Sequence[int]) -> str | None:

@@ -20,8 +20,9 @@ WAIT = 0.005
 PROMPT_TOKENS = 1 << 16
 """The most tokens of all prompts in a batch, with their padding. A longer prompt is a batch of its own."""
 
-IsClosed = Callable[[], bool]
-Run = Callable[[Sequence[GenerationRequest], IsClosed], Iterator[tuple[int, Generation]]]
+IsOver = Callable[[int], bool]
+"""Whether nobody waits for the request at a position any more: it was cancelled, or the worker was closed."""
+Run = Callable[[Sequence[GenerationRequest], IsOver], Iterator[tuple[int, Generation]]]
 """Takes requests; yields the position of each with its result as soon as it is complete."""
 
 
@@ -80,21 +81,28 @@ class _Thread(threading.Thread):
             except queue.Empty:
                 pass
             closing = entry is None
-            self._deliver([each for each in batch if each[1].set_running_or_notify_cancel()])
+            self._deliver([each for each in batch if not each[1].cancelled()])
             entry = None if closing else self.waiting.get()
 
     def _deliver(self, batch: list[tuple[GenerationRequest, Future[Generation]]]) -> None:
         reason = CLOSED
         if not self.closed.is_set():
             try:
-                for at, generation in self._handle([request for request, _ in batch], self.closed.is_set):
-                    batch[at][1].set_result(generation)
-                reason = "The batch ended without this request."
+                for at, generation in self._handle(
+                    [request for request, _ in batch], lambda at: self.closed.is_set() or batch[at][1].cancelled()
+                ):
+                    _finish(batch[at][1], generation)
             except BaseException as error:  # a crash inside tokenizers is not an Exception
                 reason = describe(error)
         for request, future in batch:
             if not future.done():
-                future.set_result(failed(request, reason))
+                _finish(future, failed(request, reason))
+
+
+def _finish(future: Future[Generation], generation: Generation) -> None:
+    """Set the result, unless the request was cancelled. It could be until now, because it was never marked running."""
+    if future.set_running_or_notify_cancel():
+        future.set_result(generation)
 
 
 def describe(error: BaseException) -> str:

@@ -62,7 +62,7 @@ class _Sequence:
     def __init__(self, decoder: Decoder, wanted: SequenceRequest) -> None:
         request, room = wanted.request, decoder.room(wanted.prompt)
         self.sampling = request.sampling
-        self.seed = request.seed_of(wanted.index)
+        self.owner, self.seed = wanted.owner, request.seed_of(wanted.index)
         self.random = Random(self.seed)
         self.prompt_tokens, self.tokens = len(wanted.prompt), 0
         self.last = 0
@@ -109,9 +109,9 @@ class _Sequence:
 
 @torch.inference_mode()
 def decode_batch(
-    decoder: Decoder, wanted: Sequence[SequenceRequest], is_closed: Callable[[], bool] = lambda: False
+    decoder: Decoder, wanted: Sequence[SequenceRequest], is_over: Callable[[int], bool] = lambda _: False
 ) -> list[Continuation]:
-    """Continue all sequences. Every prompt must leave room for a token."""
+    """Continue all sequences whose owners are not over. Every prompt must leave room for a token."""
     sequences = [_Sequence(decoder, each) for each in wanted]
     rows = {prompt: row for row, prompt in enumerate(dict.fromkeys(each.prompt for each in wanted))}
     width = max(map(len, rows))
@@ -128,11 +128,10 @@ def decode_batch(
         for sequence, token in zip(batch, tokens, strict=True):
             if sequence.end is None:
                 sequence.add(token)
+        for sequence in batch:
+            if sequence.end is None and is_over(sequence.owner):
+                sequence.fail(CLOSED)
         left = [at for at, sequence in enumerate(batch) if sequence.end is None]
-        if left and is_closed():
-            for at in left:
-                batch[at].fail(CLOSED)
-            left = []
         if not left:
             return [sequence.continuation() for sequence in sequences]
         if len(left) <= COMPACT_BELOW * len(batch):

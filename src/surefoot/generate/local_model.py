@@ -79,6 +79,7 @@ def load_model(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Lo
     try:
         model, config = _from_pretrained(folder, chosen_dtype)
         model.to(chosen_device).eval()
+        _check_cache(model, folder, chosen_device)
     except SurefootError:
         raise
     except torch.OutOfMemoryError as error:
@@ -193,9 +194,18 @@ def _from_pretrained(folder: Path, dtype: torch.dtype) -> tuple[nn.Module, Any]:
             f"The tensors in {folder} do not match its config.json. {'; '.join(problems)}. Check that the download is "
             "complete and that this is a language model."
         )
-    if "past_key_values" not in inspect.signature(model.forward).parameters:
-        raise CheckpointError(f"{folder} has no KV cache ({model_class.__name__}), so it cannot generate here.")
     return model, config
+
+
+@torch.inference_mode()
+def _check_cache(model: nn.Module, folder: Path, device: torch.device) -> None:
+    """Run one token. A model may take a KV cache and still return none that sequences can be taken from."""
+    cache = None
+    if "past_key_values" in inspect.signature(model.forward).parameters:
+        token = torch.zeros(1, 1, dtype=torch.long, device=device)
+        cache = getattr(model(input_ids=token, use_cache=True, return_dict=True), "past_key_values", None)
+    if not hasattr(cache, "reorder_cache"):
+        raise CheckpointError(f"{folder} has no KV cache ({type(model).__name__}), so it cannot generate here.")
 
 
 @contextmanager

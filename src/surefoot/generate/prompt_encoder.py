@@ -16,11 +16,11 @@ from typing import Any
 
 from surefoot.errors import LoadError, OptionError
 from surefoot.generate.chat_prompt import ChatPrompt
-from surefoot.generate.rendering import Slot, TemplateParts, local_parts, plain_markers, refuse_markers
+from surefoot.generate.lookalikes import THINKING
+from surefoot.generate.rendering import Slot, TemplateParts, fill_slots, local_parts, plain_markers, refuse_markers
 from surefoot.tokenization.settings import read_tokenizer_settings
 from surefoot.tokenization.tokenizer import PromptTokenizer
 
-THINKING = ("<think>", "</think>")
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "chat_template*", "*.model", "merges.txt", "vocab.*")
 
@@ -93,16 +93,8 @@ class PromptEncoder:
         texts = {message["role"]: message["content"] for message in self._prompt.messages(question)}
         refuse_markers(self._markers, *texts.values())
         ids: list[int] = []
-        run = ""
-        for piece in (*self._pieces, None):
-            if isinstance(piece, str):
-                run += piece
-            elif isinstance(piece, Slot):
-                run += piece.fill(texts[piece.role])
-            else:
-                ids += self._run_ids(run, at_start=not ids)
-                ids += [] if piece is None else [piece]
-                run = ""
+        for run in fill_slots(self._pieces, texts):
+            ids += self._run_ids(run, at_start=not ids) if isinstance(run, str) else [run]
         return ids
 
     def prefix_ids(self, prefix: str) -> list[int]:
@@ -111,7 +103,11 @@ class PromptEncoder:
         Tags around thinking become their tokens, because that is what the model wrote. Nothing else does.
         """
         refuse_markers(self._markers, prefix)
-        pieces = self._thinking.split(prefix)
+        return self.encode_answer(prefix)
+
+    def encode_answer(self, text: str) -> list[int]:
+        """Return the tokens of a text that the model wrote, also if it spells turns."""
+        pieces = self._thinking.split(text)
         plain = iter(self.tokenizer.encode_continuation(*pieces[::2]))
         return [
             id
@@ -120,8 +116,6 @@ class PromptEncoder:
         ]
 
     def _run_ids(self, run: str, *, at_start: bool) -> list[int]:
-        if not run:
-            return []
         inside = self._quirks.first_only and not at_start
         return (self.tokenizer.encode_continuation if inside else self.tokenizer.encode)(run)[0]
 

@@ -10,13 +10,13 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from surefoot.core.generation import Continuation, EndState, Generation, GenerationRequest, Generator, Sampling
+from surefoot.core.generation import Continuation, EndState, Generation, GenerationRequest, Generator, Sampling, failed
 from surefoot.data.records import Entry, file_entries
-from surefoot.errors import InputError, OptionError
+from surefoot.errors import InputError, OptionError, SurefootError
 from surefoot.generate.rollouts import RolloutGenerator, parse_rollout
 
 FORMAT = "surefoot_recording"
@@ -82,9 +82,18 @@ class RecordingGenerator:
         self._append("")
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Generate and record."""
+        """Generate and record. What cannot be recorded is an error, also if it was generated and cost tokens."""
+        try:
+            if self._file is None:
+                await self.check()
+        except SurefootError as error:
+            return failed(request, str(error))
         generation = await self._generator.generate(request)
-        self._append(_line({"request": asdict(request), **asdict(generation)}))
+        try:
+            self._append(_line({"request": asdict(request), **asdict(generation)}))
+        except SurefootError as error:
+            lost = (replace(each, text="", end="error", reason=str(error)) for each in generation.continuations)
+            return replace(generation, continuations=tuple(lost))
         return generation
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ Invariant: a template never sees a question or a system message, so no text can 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -70,12 +70,17 @@ class Probe:
         """The same with blanks around them, which tells whether the template strips texts."""
         return [{"role": role, "content": f" {name} "} for role, name in self.placeholders.items()]
 
-    def read(self, plain: str, padded: str) -> TemplateParts:
-        """Return the parts of a template, given what it wrote for both conversations."""
+    def split(self, plain: str) -> TemplateParts:
+        """Return the parts of a template, given what it wrote for the plain conversation."""
         for role, name in self.placeholders.items():
             if name not in plain:
                 advice = 'Pass system="" and put the instructions into `prompt`.' if role == "system" else ""
                 raise CheckpointError(f"The chat template leaves out the {role} message. {advice}".rstrip())
+        return TemplateParts(_split(plain, {name: Slot(role) for role, name in self.placeholders.items()}))
+
+    def read(self, plain: str, padded: str) -> TemplateParts:
+        """Return the parts of a template with how it strips texts, given what it wrote for both conversations."""
+        self.split(plain)
         sides = list(product((False, True), repeat=2))
         for chosen in product(sides, repeat=len(self.placeholders)):
             slots = {
@@ -134,6 +139,25 @@ def local_parts(settings: TokenizerSettings, prompt: ChatPrompt) -> TemplatePart
             raise CheckpointError(f"The chat template fails: {error}.{advice}") from error
 
     return probe.read(render(probe.plain), render(probe.padded))
+
+
+def fill_slots(pieces: Sequence[int | str | Slot], texts: Mapping[str, str]) -> Iterator[int | str]:
+    """The special tokens of a template and the texts between them, with the texts of the messages.
+
+    >>> list(fill_slots([1, "User: ", Slot("user"), 2, "\\n"], {"user": "Why?"}))
+    [1, 'User: Why?', 2, '\\n']
+    """
+    run = ""
+    for piece in pieces:
+        if isinstance(piece, int):
+            if run:
+                yield run
+            yield piece
+            run = ""
+        else:
+            run += piece if isinstance(piece, str) else piece.fill(texts[piece.role])
+    if run:
+        yield run
 
 
 def plain_markers(pieces: Sequence[int | str | Slot]) -> tuple[str, ...]:

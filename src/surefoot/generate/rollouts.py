@@ -114,7 +114,8 @@ class RolloutGenerator:
         whole = text == rollout.text
         tokens = rollout.tokens if whole and rollout.tokens is not None else self._count(text)
         if tokens > request.max_tokens:
-            text = _longest(text, lambda part: self._count(part) <= request.max_tokens)
+            # Words are fewer than tokens, so the limit may leave all of them. A text that was cut off is not complete.
+            text = _longest(text, lambda part: part != text.rstrip() and self._count(part) <= request.max_tokens)
             end, tokens = "cut_off", self._count(text)
         return Continuation(text, end, tokens, request.seed_of(index))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from surefoot.client.transport import RejectedError
 from surefoot.errors import CheckpointError, OptionError, ServiceError
@@ -19,7 +20,16 @@ from surefoot.generate.server_tokens import LlamaCppTokens, LocalTokens, ServerT
 
 PROBE = "Let x = 3.5, so 12 * x + 7 = 49.\n\n  Größe: \\boxed{49} 你好\n"
 """A text that different vocabularies encode differently."""
-NO_ENDPOINT = (404, 405, 501)
+NO_ENDPOINT = (401, 403, 404, 405, 501)
+"""The endpoint is missing, or closed to this key."""
+MALFORMED = (400, 422)
+OPENAI = "api.openai.com"
+UNVERIFIED = (
+    "This server offers no way to check that a text adds no token and no turn of the chat template. Texts that look "
+    "like well-known special tokens are refused; others may become structure. "
+)
+WITH_TOKENIZER = "Pass the model's tokenizer (tokenizer=...) to send every text as plain text."
+SEEDS_IGNORED = "SGLang uses seeds only if it was started with --enable-deterministic-inference."
 UNKNOWN = "it does not continue partial answers, or does not say that it is a server which does."
 NO_TOKENIZE = (
     "it has no /tokenize, and its chat template may drop the white space at the end of a step. Pass the folder or hub "
@@ -56,10 +66,11 @@ async def find_route(
     if tokenizer is not None:
         local = await _local_tokens(tokenizer, prompt)
         if served.dialect == "openai":
-            return Route(served, local, continues=False, why=UNKNOWN)
-        return Route(served, local, True, warnings=await _compare(connection, served, local.encoder, tokenizer))
+            return _by_chat(connection, served, local)
+        warnings = await _compare(connection, served, local.encoder, tokenizer)
+        return Route(served, local, True, warnings=(*warnings, *_about_seeds(served)))
     if served.dialect == "openai":
-        return Route(served, None, continues=False, why=UNKNOWN)
+        return _by_chat(connection, served, None)
     if served.dialect == "llamacpp":
         tokens = LlamaCppTokens(connection, prompt)
         await tokens.set_up(bos)
@@ -67,22 +78,50 @@ async def find_route(
     return await _with_server_tokens(connection, served, prompt)
 
 
+def checks_texts(connection: Connection) -> bool:
+    """Whether texts of a conversation are checked before they are sent. OpenAI encodes them as plain text."""
+    return urlsplit(connection.address).hostname != OPENAI
+
+
+def _by_chat(connection: Connection, served: ServedModel, local: LocalTokens | None) -> Route:
+    """OpenAI, and servers that do not say what they are."""
+    warnings = (UNVERIFIED.rstrip(),) if checks_texts(connection) else ()
+    return Route(served, local, continues=False, why=UNKNOWN, warnings=warnings)
+
+
+def _about_seeds(served: ServedModel) -> tuple[str, ...]:
+    return (SEEDS_IGNORED,) if served.dialect == "sglang" else ()
+
+
 async def _with_server_tokens(connection: Connection, served: ServedModel, prompt: ChatPrompt) -> Route:
     """vLLM and SGLang. Without /tokenize, only SGLang continues a chat with the exact prefix."""
     tokens = ServerTokens(connection, served.name, prompt)
+    unverified = (UNVERIFIED + WITH_TOKENIZER, *_about_seeds(served))
     try:
         await tokens.set_up()
     except RejectedError as error:
-        if error.status in NO_ENDPOINT:
+        if error.status in NO_ENDPOINT or await _takes_no_messages(connection, served, error):
             exact = served.dialect == "sglang"
-            return Route(served, None, continues=exact, why="" if exact else NO_TOKENIZE)
+            return Route(served, None, continues=exact, why="" if exact else NO_TOKENIZE, warnings=unverified)
         raise CheckpointError(
             f"The server cannot render its chat template: {error} Serve an instruction-tuned model, or one with a chat "
             'template. If the template does not know system messages, pass system="".'
         ) from error
     # SGLang reports the limit of the tokenizer there, not that of the server.
     context = served.context or (tokens.context if served.dialect == "vllm" else None)
-    return Route(replace(served, context=context), tokens, continues=True)
+    warnings = _about_seeds(served) if tokens.is_verified else unverified
+    return Route(replace(served, context=context), tokens, continues=True, warnings=warnings)
+
+
+async def _takes_no_messages(connection: Connection, served: ServedModel, error: RejectedError) -> bool:
+    """Whether `/tokenize` takes plain text only, as in SGLang before May 2026."""
+    if served.dialect != "sglang" or error.status not in MALFORMED:
+        return False
+    try:
+        read_ids(await connection.ask("POST", "/tokenize", {"model": served.name, "prompt": "a"}))
+    except RejectedError:
+        return False
+    return True
 
 
 async def _llamacpp_properties(connection: Connection, served: ServedModel) -> tuple[ServedModel, str]:

@@ -15,13 +15,13 @@ from typing import Any
 
 from surefoot.client.transport import RejectedError
 from surefoot.core.generation import Continuation, Generation, GenerationRequest, failed
-from surefoot.errors import InputError, OptionError, ServiceError, SurefootError
-from surefoot.generate.chat_prompt import ChatPrompt
+from surefoot.errors import InputError, OptionError, SurefootError
+from surefoot.generate.chat_prompt import ChatPrompt, check_text
 from surefoot.generate.connection import Connection
 from surefoot.generate.detection import DialectName, check_dialect
-from surefoot.generate.dialects import Order, Reply, body_of, path_of, read_reply, takes_n
-from surefoot.generate.lookalikes import refuse_special
-from surefoot.generate.routing import Route, find_route
+from surefoot.generate.dialects import Order, Outcome, Reply, body_of, path_of, read_reply, takes_n
+from surefoot.generate.lookalikes import WITH_THINKING, refuse_special
+from surefoot.generate.routing import Route, checks_texts, find_route
 from surefoot.generate.server_tokens import TokenSource
 
 REMEMBERED = 256
@@ -29,6 +29,10 @@ REMEMBERED = 256
 WHOLE_ANSWERS = (
     "This server can write whole answers only: {why} Use a strategy that samples whole answers, or serve the model "
     "with vLLM, SGLang or llama.cpp."
+)
+UNCOUNTED = (
+    "The server does not say how many tokens it generated. Pass the folder or hub id of the model's tokenizer "
+    "(tokenizer=...), with which they are counted."
 )
 
 
@@ -57,6 +61,8 @@ class ServerGenerator:
         self._pending: asyncio.Task[Route] | None = None
         self._prompts: OrderedDict[str, list[int]] = OrderedDict()
         self._limit_name = "max_tokens"
+        self._counts_samples = True
+        """Whether the server says how many tokens each of several samples has."""
 
     def __repr__(self) -> str:
         return f"<surefoot.ServerGenerator {self.name} at {self._connection.address}>"
@@ -140,9 +146,14 @@ class ServerGenerator:
 
     async def _orders(self, route: Route, request: GenerationRequest) -> list[Order]:
         """The requests to send; none if the prefix fills the context."""
-        _check_text(request.question, request.prefix, request.step_end or "")
+        check_text(request.question, request.prefix, request.step_end or "")
         if not route.continues and (request.prefix or request.step_end is not None):
             raise OptionError(WHOLE_ANSWERS.format(why=route.why))
+        if route.served.dialect == "openai" and request.sampling.top_k:
+            raise OptionError(
+                f"top_k={request.sampling.top_k}: OpenAI's interface has no such option. Use `top_p`, or set the "
+                "dialect if this is vLLM, SGLang or llama.cpp."
+            )
         served, ids, messages = route.served, None, self._prompt.messages(request.question)
         if route.tokens is not None and route.continues:
             ids = [
@@ -150,8 +161,9 @@ class ServerGenerator:
                 *await route.tokens.prefix_ids(request.prefix),
             ]
         else:
-            if served.dialect != "openai":
-                refuse_special(request.prefix, *(message["content"] for message in messages))
+            if checks_texts(self._connection):
+                refuse_special(*(message["content"] for message in messages), pattern=WITH_THINKING)
+                refuse_special(request.prefix)
             messages = [*messages, {"role": "assistant", "content": request.prefix}] if request.prefix else messages
         max_tokens = request.max_tokens
         if ids is not None and served.context is not None:
@@ -163,7 +175,7 @@ class ServerGenerator:
             if max_tokens < 1:
                 return []
         # A chat completion tells the tokens of all samples together only.
-        n = request.n if ids is not None and takes_n(served.dialect, request) else 1
+        n = request.n if ids is not None and self._counts_samples and takes_n(served.dialect, request) else 1
         return [Order(request, served, at, n, max_tokens, ids, messages) for at in range(0, request.n, n)]
 
     async def _prompt_ids(self, tokens: TokenSource, question: str) -> list[int]:
@@ -177,18 +189,13 @@ class ServerGenerator:
     async def _send(self, route: Route, order: Order) -> Generation:
         try:
             reply = await self._ask(order)
-            continuations = [
-                Continuation(
-                    outcome.text,
-                    outcome.end,
-                    await self._count(route, outcome.text) if outcome.tokens is None else outcome.tokens,
-                    seed,
-                    outcome.reason,
-                )
-                for seed, outcome in zip(order.seeds, reply.outcomes, strict=True)
-            ]
         except SurefootError as error:
             return Generation(tuple(Continuation("", "error", 0, seed, str(error)) for seed in order.seeds), 0, 1)
+        if order.n > 1 and any(outcome.tokens is None for outcome in reply.outcomes):
+            self._counts_samples = False
+        continuations = [
+            await self._counted(route, outcome, seed) for seed, outcome in zip(order.seeds, reply.outcomes, strict=True)
+        ]
         prompt = len(order.ids) if order.ids is not None else reply.prompt_tokens
         return Generation(tuple(continuations), prompt or 0, 1)
 
@@ -204,20 +211,14 @@ class ServerGenerator:
             return await self._ask(order)
         return read_reply(order, reply)
 
-    async def _count(self, route: Route, text: str) -> int:
-        """Count tokens if the server does not."""
-        if route.tokens is None:
-            raise ServiceError(
-                "The server does not say how many tokens it generated. Pass the folder or hub id of the model's "
-                "tokenizer (tokenizer=...), with which they are counted."
-            )
-        return len(await route.tokens.prefix_ids(text))
-
-
-def _check_text(*texts: str) -> None:
-    """Raise if a text cannot be sent."""
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"A text contains half of a character ({error}). Read it as UTF-8 again.") from error
+    async def _counted(self, route: Route, outcome: Outcome, seed: int) -> Continuation:
+        """A continuation with its tokens. They are counted if the server does not say how many there are."""
+        text, end, tokens, reason = outcome.text, outcome.end, outcome.tokens, outcome.reason
+        if tokens is None and route.tokens is None:
+            return Continuation("", "error", 0, seed, UNCOUNTED)
+        if tokens is None and route.tokens is not None:
+            try:
+                tokens = await route.tokens.count(text) + (end == "answer")  # the end of the answer is a token, too
+            except SurefootError as error:
+                return Continuation("", "error", 0, seed, str(error))
+        return Continuation(text, end, tokens or 0, seed, reason)

@@ -106,7 +106,7 @@ def test_search_works_inside_a_running_event_loop(policy: surefoot.Generator, mi
 
 def test_an_interrupt_in_a_notebook_stops_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = Policy(lambda prefix, seed: f"Again {seed} [0.9]\n\n" * 2)
-    interrupted = []
+    interrupted: list[bool] = []
 
     class Interrupted(Future[object]):
         def result(self, timeout: float | None = None) -> object:
@@ -120,7 +120,7 @@ def test_an_interrupt_in_a_notebook_stops_the_search(monkeypatch: pytest.MonkeyP
     async def notebook() -> None:
         surefoot.search(QUESTION, generator=policy, scorer=Judge(), max_steps=10**6, max_tokens=10**9)
 
-    monkeypatch.setattr("surefoot.searching.search.Future", Interrupted)
+    monkeypatch.setattr("surefoot.core.event_loop.Future", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(notebook())
     asked = len(policy.requests)

@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.core.search_result import SearchRecord, SearchResult
-from surefoot.data.differences import differences
-from surefoot.data.files import named_errors, remove_temporary, write_file
-from surefoot.data.folder_lock import locked
+from surefoot.data.files import write_file
+from surefoot.data.job_folder import JOURNAL, held_folder
 from surefoot.data.journal import append_line, read_journal
-from surefoot.errors import InputError, JobError
+from surefoot.errors import InputError
 from surefoot.searching.record import Question
 
 VERSION = 1
-OWN = "_surefoot"
-JOB, JOURNAL, RESULTS = f"{OWN}/job.json", f"{OWN}/journal.jsonl", "results.jsonl"
+RESULTS = "results.jsonl"
 
 
 class SearchFolder:
@@ -59,36 +57,8 @@ def opened(
     out: Path, questions: Sequence[Question], identity: Mapping[str, Any], *, fresh: bool
 ) -> Iterator[SearchFolder]:
     """Hold the folder for one run. One that was started with something else raises `JobError`."""
-    with named_errors(out):
-        if out.exists() and not out.is_dir():
-            raise JobError(f"{out} is a file. Name a folder for the output.")
-        if out.is_dir() and not (out / OWN).is_dir() and any(out.iterdir()):
-            raise JobError(f"{out} is not empty and holds no search. Choose another folder.")
-        (out / OWN).mkdir(parents=True, exist_ok=True)
-    with locked(out, OWN):
-        remove_temporary(out, out / OWN)
-        if fresh:
-            for name in (JOB, JOURNAL, RESULTS):
-                (out / name).unlink(missing_ok=True)
-        _require_same(out, {"version": VERSION, **identity})
+    with held_folder(out, "search", {"version": VERSION, **identity}, output=RESULTS, fresh=fresh):
         yield SearchFolder(out, questions)
-
-
-def _require_same(out: Path, identity: Mapping[str, Any]) -> None:
-    """Reject a folder whose runs were made with something else, and describe the difference."""
-    try:
-        before = json.loads((out / JOB).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        text = json.dumps(identity, indent=1, ensure_ascii=False)
-        write_file(out, JOB, lambda path: path.write_text(text, encoding="utf-8"))
-        return
-    except (OSError, ValueError) as error:
-        raise JobError(f"The search in {out} cannot be read: {error}. Start anew with fresh=True.") from error
-    if changed := list(differences(before, json.loads(json.dumps(identity)))):
-        raise JobError(
-            f"The search in {out} was started differently ({'; '.join(changed)}). Undo the change, or start anew with "
-            "fresh=True, which deletes its results."
-        )
 
 
 def _hash(question: Question) -> str:

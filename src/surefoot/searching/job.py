@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from surefoot.core.event_loop import run_async
 from surefoot.core.generation import Generator
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import StepScorer
@@ -24,7 +25,7 @@ from surefoot.searching.events import Listener, ignore
 from surefoot.searching.folder import SearchFolder, opened
 from surefoot.searching.record import Question, RunFailedError, as_record, run_names, run_question
 from surefoot.searching.runner import Plan, SearchRunner
-from surefoot.searching.search import run_async, searching
+from surefoot.searching.search import searching
 from surefoot.searching.settings import SearchSettings
 from surefoot.text.answers import reference_answer
 

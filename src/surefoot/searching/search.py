@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Coroutine
-from concurrent.futures import Future
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from surefoot.core.event_loop import run_async
 from surefoot.core.generation import Generator
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import StepScorer
@@ -19,8 +18,6 @@ from surefoot.scoring.load_options import DEFAULT_MODEL
 from surefoot.searching.events import Listener, SearchEvent, ignore
 from surefoot.searching.runner import Plan, SearchRunner
 from surefoot.searching.settings import SearchSettings
-
-T = TypeVar("T")
 
 
 def search(
@@ -135,42 +132,6 @@ def as_scorer(given: str | Path | StepScorer) -> StepScorer:
     from surefoot.scoring.loading import load
 
     return load(given)
-
-
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also in a thread whose event loop is running, such as that of a notebook.
-
-    An interrupt cancels the coroutine and waits for it.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
-    outcome: Future[T] = Future()
-
-    async def run() -> T:
-        task = asyncio.current_task()
-        assert task is not None
-        started.set_result((asyncio.get_running_loop(), task))
-        return await work
-
-    def in_thread() -> None:
-        try:
-            outcome.set_result(asyncio.run(run()))
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    thread = threading.Thread(target=in_thread, name="surefoot-search-loop", daemon=True)
-    thread.start()
-    try:
-        return outcome.result()
-    except BaseException:
-        if not outcome.done():
-            loop, task = started.result()
-            loop.call_soon_threadsafe(task.cancel)
-            thread.join()
-        raise
 
 
 def _settings(given: dict[str, Any]) -> SearchSettings:

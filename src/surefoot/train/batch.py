@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from surefoot.core.prompt import Prompt
+from surefoot.data.step_labels import WRONG_BELOW
 from surefoot.engine.trie import build_trie
 from surefoot.errors import InputError, OptionError
 from surefoot.families import Family, PromptTokenizer
-from surefoot.train.example import WRONG_BELOW, Example
+from surefoot.train.example import Example
 
 if TYPE_CHECKING:
     import torch

@@ -12,11 +12,10 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from surefoot.data.step_labels import WRONG_BELOW, targets_of_label, targets_of_ratings
 from surefoot.errors import InputError, OptionError
 
 MARK = re.compile(r"<<[^<>\n]*>>")
-WRONG_BELOW = 0.5
-"""A target below this means that the step is incorrect."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +49,14 @@ class Example:
 
 def from_label(question: str, steps: Sequence[str], label: int, source: str = "") -> Example:
     """Make an example from a label: the index of the first incorrect step, or -1 if all steps are correct."""
-    if not -1 <= label < len(steps):
-        raise InputError(f"label is {label}, but for {len(steps)} steps it must be in -1..{len(steps) - 1}.")
-    targets: list[float | None] = [1.0] * len(steps)
-    if label >= 0:
-        targets[label:] = [0.0] + [None] * (len(steps) - label - 1)
-    return Example(question, tuple(steps), tuple(targets), source)
+    return Example(question, tuple(steps), targets_of_label(len(steps), label), source)
 
 
 def from_ratings(question: str, steps: Sequence[str], ratings: Sequence[int | None], source: str = "") -> Example:
     """Make an example from PRM800K's ratings: 1 good, 0 neutral (both count as correct), -1 bad, None not rated."""
     if len(ratings) != len(steps):
         raise InputError(f"Got {len(steps)} steps but {len(ratings)} ratings.")
-    meaning = {1: 1.0, 0: 1.0, -1: 0.0, None: None}
-    for rating in ratings:
-        if rating not in meaning:
-            raise InputError(f"The rating {rating!r} is invalid; it must be 1, 0, -1 or null.")
-    return Example(question, tuple(steps), stop_at_error([meaning[rating] for rating in ratings]), source)
+    return Example(question, tuple(steps), stop_at_error(targets_of_ratings(ratings)), source)
 
 
 def from_scores(question: str, steps: Sequence[str], scores: Sequence[float | None], source: str = "") -> Example:

@@ -14,7 +14,7 @@ import numpy as np
 from surefoot.core.aggregation import first_error
 from surefoot.core.threshold_sweep import Case, harmonic_mean
 from surefoot.core.threshold_sweep import best_threshold as threshold_with_best_f1
-from surefoot.train.example import WRONG_BELOW
+from surefoot.data.step_labels import WRONG_BELOW
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,37 @@
 """Read training data in several formats, recognized by the keys of a row.
 
-An invalid row is an error that names file and line; rows that are skipped on purpose are counted and reported.
+An invalid row is an error that names file and line; rows that are skipped on purpose are counted and reported. All
+formats of step labels in `surefoot.data.formats` are read. Labels after the first incorrect step are not used, except
+those in `targets`. Besides, there are rows that only training reads:
 
 | keys of a row | meaning |
 | --- | --- |
-| `steps`, `targets` | our own format: a probability or null per step |
-| `steps`, `ratings` | PRM800K: 1 and 0 are correct, -1 is incorrect |
 | `steps`, `qwen_prm` | a teacher's scores as soft targets; rows where teacher and answer disagree are skipped |
-| `steps`, `label` | index of the first incorrect step, or -1 (ProcessBench, MR-GSM8K, StepVerify, PRMBench, ...) |
 | `question`, `answer` with `####` | GSM8K: correct and corrupted variants |
 | `question`, `ground_truth`, models | GSM8K's example solutions, compared with the gold solution; needs `keep` |
-
-The question is in `question` or `problem`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from surefoot.data.formats.base import list_of, text_of, texts_of
+from surefoot.data.formats.registry import FORMATS, detect
+from surefoot.data.formats.surefoot import SUREFOOT, numbers
 from surefoot.data.records import read_records
+from surefoot.data.step_labels import AnnotatedSolution
 from surefoot.errors import InputError, OptionError
-from surefoot.train.example import (
-    Example,
-    from_label,
-    from_ratings,
-    from_scores,
-    question_key,
-    strip_marks,
-)
+from surefoot.train.example import Example, from_scores, question_key, stop_at_error, strip_marks
 from surefoot.train.synthetic import compare_with_gold, known_values, make_variants
 
 logger = logging.getLogger("surefoot")
 
+QUESTION = ("question", "problem")
+"""The keys of the question."""
 CHAT_START, CHAT_END = "system\n", "\nassistant\n"
 SOLVERS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 
@@ -87,52 +83,42 @@ def without_questions(examples: Iterable[Example], keys: Collection[str]) -> lis
 
 
 def _examples(row: Mapping[str, Any], source: str, reading: Reading) -> list[Example]:
-    question = _question(row)
     if "ground_truth" in row and any(solver in row for solver in SOLVERS):
-        return _solved(row, question, source, reading)
-    if "steps" not in row:
+        return _solved(row, text_of(row, *QUESTION), source, reading)
+    if "steps" in row and "qwen_prm" in row and "targets" not in row and "ratings" not in row:
+        return _taught(row, text_of(row, *QUESTION), texts_of(row, "steps"), source)
+    found = detect(row)
+    if found is not None and found.is_empty(row):
+        return []
+    if found is None and "steps" not in row:
+        question = text_of(row, *QUESTION)
         if isinstance(row.get("answer"), str) and "####" in row["answer"]:
             return make_variants(question, row["answer"], count=reading.variants, seed=reading.seed, source=source)
-        raise InputError("expected `steps`, or a worked `answer` that ends with `#### number`.")
-    steps = row["steps"]
-    if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
-        raise InputError("`steps` must be a list of strings.")
-    if "targets" in row:
-        return [Example(question, tuple(steps), _numbers(row["targets"], "targets"), source)]
-    if "ratings" in row:
-        return [from_ratings(question, steps, _ratings(row["ratings"]), source)]
-    if "qwen_prm" in row:
-        return _taught(row, question, steps, source)
-    label = row.get("label")
-    if not isinstance(label, int) or isinstance(label, bool):
-        raise InputError("expected one of `targets`, `ratings`, `qwen_prm` or `label`.")
-    return [from_label(question, steps, label, source)]
+        raise InputError(
+            "expected `steps`, a worked `answer` that ends with `#### number`, or the keys of another format: "
+            f"{', '.join(FORMATS)}."
+        )
+    return _labelled((found or SUREFOOT).parse(row), source, exact="targets" in row)
+
+
+def _labelled(solution: AnnotatedSolution, source: str, *, exact: bool) -> list[Example]:
+    """Make an example of a solution, and one of each alternative step that it does not continue with."""
+    return [
+        Example(one.question, one.steps, one.targets if exact else stop_at_error(one.targets), source)
+        for one in (solution, *solution.branches())
+    ]
 
 
 def _question(row: Mapping[str, Any]) -> str:
-    question = row.get("question", row.get("problem"))
-    if not isinstance(question, str) or not question.strip():
-        raise InputError("expected `question` or `problem` as a non-empty string.")
-    return question
+    found = detect(row)
+    if found is not None and not found.is_empty(row):
+        return found.parse(row).question
+    nested = row.get("question")
+    return text_of(nested if isinstance(nested, Mapping) else row, *QUESTION)
 
 
-def _numbers(values: Any, name: str) -> tuple[float | None, ...]:
-    if not isinstance(values, list):
-        raise InputError(f"`{name}` must be a list.")
-    for value in values:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise InputError(f"`{name}` must contain only numbers and null.")
-    return tuple(None if value is None else float(value) for value in values)
-
-
-def _ratings(values: Any) -> list[int | None]:
-    if not isinstance(values, list):
-        raise InputError("`ratings` must be a list.")
-    return values
-
-
-def _taught(row: Mapping[str, Any], question: str, steps: list[str], source: str) -> list[Example]:
-    scores = _numbers(row["qwen_prm"], "qwen_prm")
+def _taught(row: Mapping[str, Any], question: str, steps: Sequence[str], source: str) -> list[Example]:
+    scores = numbers(list_of(row, "qwen_prm"), "qwen_prm")
     first = _first_after_chat(steps)
     if first is None:
         return []
@@ -143,7 +129,7 @@ def _taught(row: Mapping[str, Any], question: str, steps: list[str], source: str
     return [] if example.first_error == -1 and failed and not any(failed) else [example]
 
 
-def _first_after_chat(steps: list[str]) -> tuple[int, str] | None:
+def _first_after_chat(steps: Sequence[str]) -> tuple[int, str] | None:
     """Return the index and text of the first step of the solution; the steps may begin with the chat before it."""
     if not steps or not steps[0].startswith(CHAT_START):
         return (0, steps[0]) if steps else None

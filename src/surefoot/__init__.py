@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from surefoot.client import AsyncClient, Client, connect
     from surefoot.core.arrow import to_arrow, to_pandas
     from surefoot.core.generation import Generator, Sampling
+    from surefoot.core.labels import LabelledSolution, StepLabel
     from surefoot.core.options import ReadOptions
     from surefoot.core.protocols import StepScorer
     from surefoot.core.result import SolutionScore, StepScore
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from surefoot.errors import SurefootError
     from surefoot.generate.loading import load_generator
     from surefoot.jobs.bulk import bulk
+    from surefoot.labelling.job import label
+    from surefoot.labelling.rows import training_rows
+    from surefoot.labelling.settings import LabelBudget, LabelSettings
     from surefoot.rewards.reward import Reward, RewardResult
     from surefoot.rewards.source import compute_reward
     from surefoot.scoring.loading import load
@@ -43,6 +47,9 @@ __all__ = [
     "Budget",
     "Client",
     "Generator",
+    "LabelBudget",
+    "LabelSettings",
+    "LabelledSolution",
     "ReadOptions",
     "Reward",
     "RewardResult",
@@ -54,6 +61,7 @@ __all__ = [
     "Solution",
     "SolutionScore",
     "Step",
+    "StepLabel",
     "StepScore",
     "StepScorer",
     "SurefootError",
@@ -62,6 +70,7 @@ __all__ = [
     "compute_reward",
     "connect",
     "evaluate",
+    "label",
     "load",
     "load_generator",
     "search",
@@ -71,6 +80,7 @@ __all__ = [
     "split",
     "to_arrow",
     "to_pandas",
+    "training_rows",
 ]
 
 _MODULES = {
@@ -78,6 +88,9 @@ _MODULES = {
     "Budget": "searching.settings",
     "Client": "client",
     "Generator": "core.generation",
+    "LabelBudget": "labelling.settings",
+    "LabelSettings": "labelling.settings",
+    "LabelledSolution": "core.labels",
     "ReadOptions": "core.options",
     "Reward": "rewards.reward",
     "RewardResult": "rewards.reward",
@@ -89,12 +102,14 @@ _MODULES = {
     "Solution": "core.solution",
     "SolutionScore": "core.result",
     "Step": "core.solution",
+    "StepLabel": "core.labels",
     "StepScore": "core.result",
     "StepScorer": "core.protocols",
     "SurefootError": "errors",
     "bulk": "jobs.bulk",
     "compute_reward": "rewards.source",
     "connect": "client",
+    "label": "labelling.job",
     "load": "scoring.loading",
     "load_generator": "generate.loading",
     "search": "searching.search",
@@ -104,6 +119,7 @@ _MODULES = {
     "split": "text.split",
     "to_arrow": "core.arrow",
     "to_pandas": "core.arrow",
+    "training_rows": "labelling.rows",
 }
 """Where the public names live. They are imported on first use: the command line starts faster, and torch stays out."""
 

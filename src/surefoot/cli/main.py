@@ -38,7 +38,9 @@ COMMANDS = {
     "check": ("surefoot.cli.check", "Load a model and compare it with its published scores."),
     "models": ("surefoot.cli.models", "List the models that load by name."),
     "serve": ("surefoot.cli.serve", "Serve models over HTTP."),
+    "label": ("surefoot.cli.label", "Label steps by rollouts, for training."),
     "train": ("surefoot.cli.train", "Train a process reward model."),
+    "convert": ("surefoot.cli.convert", "Convert labelled steps between formats."),
 }
 """Per command its module, which has the Typer application `app`, and its line in the help of `surefoot`."""
 

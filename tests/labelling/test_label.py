@@ -344,7 +344,7 @@ def test_records_survive_json(tmp_path: Path) -> None:
         (None, {"stop": "first-right", "threshold": 0.5}, OptionError, "Use stop='interval'"),
         (None, {"threshold": 1.0}, OptionError, "no value is above 1"),
         (None, {"min_pass": 0.9, "max_pass": 0.1}, OptionError, "no question would be left"),
-        (None, {"min_pass": 0.1, "pass_rollouts": 0}, OptionError, "Set pass_rollouts"),
+        (None, {"min_pass": 0.1, "pass_rollouts": 0}, OptionError, "Set `pass_rollouts`"),
         (None, {"count_as_wrong": ("errors",)}, OptionError, "cut_off, unanswered"),
         (None, {"generator": Script({}, continues=False)}, OptionError, "cannot continue a partial solution"),
     ],

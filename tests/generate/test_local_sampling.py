@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
@@ -107,3 +108,16 @@ def test_logits_that_are_not_finite_give_no_token(value: float) -> None:
     for sampling in (GREEDY, Sampling(1.0), Sampling(1.0, top_p=0.5)):
         tokens = next_tokens(logits, [sampling] * 3, [Random(0) for _ in range(3)])
         assert [token is None for token in tokens] == [False, True, False]
+
+
+@pytest.mark.parametrize("size", [1, 511, 512, 513, 1300])
+def test_a_token_is_where_the_running_sum_exceeds_the_random_number(size: int) -> None:
+    """The same rule in numpy, over the whole vocabulary at once."""
+    rows = 64
+    logits = torch.randn(rows, size, generator=torch.Generator().manual_seed(size)) * 3
+    sampling = Sampling(0.7)
+    found = next_tokens(logits, [sampling] * rows, [Random(seed) for seed in range(rows)])
+    weights = np.exp((logits.double().numpy() - logits.double().numpy().max(1, keepdims=True)) / 0.7)
+    sums = (weights / weights.sum(1, keepdims=True)).cumsum(1)
+    points = [Random(seed).getrandbits(48) / 2**48 for seed in range(rows)]
+    assert found == [int(np.searchsorted(row, point, side="right")) for row, point in zip(sums, points, strict=True)]

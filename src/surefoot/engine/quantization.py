@@ -160,9 +160,10 @@ class Int8Linear(nn.Module):
         scales = rows.abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
         # Both ends of the range always occur, so the kernel computes the same scale for every pack.
         rows = torch.cat([rows / scales, rows.new_tensor([[1.0], [-1.0]]).expand(2, rows.shape[1])])
-        product: Tensor = torch.ops.quantized.linear_dynamic(rows, self._packed, reduce_range=True)[:-2] * scales
+        product: Tensor = torch.ops.quantized.linear_dynamic(rows, self._packed, reduce_range=True)[:-2]
+        product *= scales
         if self.bias is not None:
-            product = product + self.bias
+            product += self.bias
         return product.view(*inputs.shape[:-1], -1).to(inputs.dtype)
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.core.generation import Continuation, EndState, GenerationRequest
+from surefoot.generate.local_attention import without_copies
 from surefoot.generate.local_sampling import next_tokens
 from surefoot.generate.local_text import TextStream
 
@@ -122,6 +123,7 @@ def decode_batch(
     expanded = _tensor([rows[each.prompt] for each in wanted], decoder)
     logits, mask = logits[expanded], mask[expanded]
     cache.reorder_cache(expanded)
+    cache = without_copies(cache)
     batch = sequences
     while True:
         tokens = next_tokens(logits, [each.sampling for each in batch], [each.random for each in batch])

@@ -1,29 +1,35 @@
 """Test-time search with a real policy: accuracy at equal tokens, cost, and the PRM's share of the time.
 
     python bench/search.py QUESTIONS --gold answer --generator http://127.0.0.1:8080 --out FOLDER
-    python bench/search.py QUESTIONS --gold answer --generator FOLDER_OF_A_MODEL --limit 100
+    python bench/search.py QUESTIONS --gold answer --generator FOLDER_OF_A_MODEL --quantize int8 --processes 2
 
-Runs beam search and DVTS with N continuations per round, greedy decoding, and independent samples with as many tokens,
-and prints the comparison as JSON. It continues where an earlier run with the same options ended. Seconds are those of
-the last run.
+Runs best-of-N, beam search and DVTS with N continuations per round, greedy decoding, and independent samples with as
+many tokens as the longest search. Prints the comparison, and the cost as JSON. It continues where an earlier run with
+the same options ended. With `--processes`, every process has one thread and its share of the questions: on a CPU, that
+is faster for small models than one process with several threads.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import surefoot
-from surefoot.evaluate import compare_searches
+from surefoot.core.search_result import SearchRecord
+from surefoot.evaluate import compare_searches, read_search_records, write_search_report
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("questions")
+    parser.add_argument("questions", type=Path)
     parser.add_argument("--generator", required=True)
     parser.add_argument("--gold", required=True, help="column with the reference answer")
-    parser.add_argument("--out", default="search-bench")
+    parser.add_argument("--out", type=Path, default=Path("search-bench"))
+    parser.add_argument("--report", help="HTML file for the report")
     parser.add_argument("--model", default="mini")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--n", type=int, default=8)
@@ -34,16 +40,24 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--system", help="system message of the generator")
     parser.add_argument("--prompt", type=Path, help="file with the user message; {question} stands for the question")
-    options = parser.parse_args()
+    parser.add_argument("--quantize", choices=("int8", "nf4"), help="for a generator in this process")
+    parser.add_argument("--max-batch", type=int, default=32, help="for a generator in this process")
+    parser.add_argument("--processes", type=int, default=1)
+    return parser
+
+
+def run(options: argparse.Namespace) -> dict[str, float]:
+    """Search for the answers to all questions. Return the seconds in total, and those of the PRM."""
     given = {} if options.system is None else {"system": options.system}
     if options.prompt is not None:
         given["prompt"] = options.prompt.read_text(encoding="utf-8").strip()
+    local = {"quantize": options.quantize, "max_batch": options.max_batch} if options.quantize else {}
     report = surefoot.search_many(
         options.questions,
         options.out,
-        generator=surefoot.load_generator(options.generator, **given),
+        generator=surefoot.load_generator(options.generator, **given, **local),
         scorer=options.model,
-        strategies=("beam", "dvts"),
+        strategies=("best-of-n", "beam", "dvts"),
         settings=surefoot.SearchSettings(
             n=options.n,
             branches=options.branches,
@@ -56,23 +70,59 @@ def main() -> None:
         concurrency=options.concurrency,
         progress=True,
     )
-    searches = [search for record in report.records for search in record.searches.values()]
-    computed = sum(search.spent.prm_tokens for search in searches)
-    rescored = sum(search.spent.prm_tokens_rescored for search in searches)
-    print(compare_searches(report.records))
-    print(
-        json.dumps(
-            {
-                "questions": len(report.records),
-                "PRM tokens": computed,
-                "PRM tokens if every candidate were scored from scratch": rescored,
-                "ratio": round(rescored / max(1, computed), 2),
-                "seconds": round(report.seconds, 1),
-                "PRM's share of the time": round(report.scoring_seconds / max(1e-9, report.seconds), 3),
-            },
-            indent=1,
-        )
-    )
+    return {"seconds": report.seconds, "scoring": report.scoring_seconds}
+
+
+def run_processes(options: argparse.Namespace) -> list[dict[str, float]]:
+    """Divide the questions among processes and wait for all of them."""
+    lines = options.questions.read_text(encoding="utf-8").splitlines()[: options.limit]
+    children = []
+    for at in range(options.processes):
+        out = options.out / f"part-{at}"
+        out.mkdir(parents=True, exist_ok=True)
+        share = out.with_suffix(".jsonl")
+        share.write_text("".join(f"{line}\n" for line in lines[at :: options.processes]), encoding="utf-8")
+        # Of an option that is named twice, the last one counts.
+        command = [sys.executable, __file__, *sys.argv[1:], "--processes", "0", "--out", str(out), str(share)]
+        command.remove(str(options.questions))
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        children.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
+    found = [child.communicate()[0] for child in children]
+    if any(child.returncode for child in children):
+        sys.exit("A process failed. Run the same command again to continue.")
+    return [json.loads(text.splitlines()[-1]) for text in found]
+
+
+def costs(records: list[SearchRecord], times: list[dict[str, float]]) -> dict[str, float]:
+    searches = [search for record in records for search in record.searches.values() if search.spent.prm_tokens]
+    stepwise = [search for search in searches if "best-of" not in search.strategy]
+    computed = sum(search.spent.prm_tokens for search in stepwise)
+    rescored = sum(search.spent.prm_tokens_rescored for search in stepwise)
+    seconds, scoring = (sum(time[name] for time in times) for name in ("seconds", "scoring"))
+    return {
+        "questions": len(records),
+        "PRM tokens of beam search and DVTS": computed,
+        "PRM tokens if every candidate were scored from scratch": rescored,
+        "ratio": round(rescored / max(1, computed), 2),
+        "seconds of the last run, all processes": round(seconds, 1),
+        "PRM's share of the time": round(scoring / max(1e-9, seconds), 3),
+    }
+
+
+def main() -> None:
+    options = parser().parse_args()
+    if options.processes == 0:
+        print(json.dumps(run(options)))
+        return
+    parallel = options.processes > 1
+    times = run_processes(options) if parallel else [run(options)]
+    parts = [options.out / f"part-{at}" for at in range(options.processes)] if parallel else [options.out]
+    records = [record for part in parts for record in read_search_records(part / "results.jsonl")]
+    comparison = compare_searches(records)
+    if options.report:
+        write_search_report(comparison, records, options.report)
+    print(comparison)
+    print(json.dumps(costs(records, times), indent=1))
 
 
 if __name__ == "__main__":

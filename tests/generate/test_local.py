@@ -22,6 +22,8 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer
 from helpers.policies import END, START, Table, write_chat_template, write_table_policy
 from helpers.vocabulary import mistral_tokenizer_json
 from surefoot.core.generation import GREEDY, Continuation, Generation, GenerationRequest, Sampling
+from surefoot.core.options import QUANTIZATIONS, Quantization
+from surefoot.engine.hardware import runs_on_cpu
 from surefoot.errors import CheckpointError, LoadError, OptionError
 from surefoot.generate.local import LocalGenerator
 from surefoot.testing import qwen_tokenizer_json, write_base, write_qwen_checkpoint
@@ -106,6 +108,29 @@ def test_greedy_text_is_that_of_transformers(tmp_path: Path, kind: str) -> None:
         assert continuation.text == decoded.rstrip("\N{REPLACEMENT CHARACTER}")
 
 
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("quantize", QUANTIZATIONS)
+def test_quantized_logits_are_close_to_those_of_transformers(
+    tmp_path: Path, quantize: Quantization, tied: bool
+) -> None:
+    if not runs_on_cpu("int8") and quantize == "int8":
+        pytest.skip("int8 products do not run on this CPU")
+    folder = write_random(tmp_path / "model", "qwen2", hidden_size=64, intermediate_size=128)
+    if tied:
+        tensors = load_file(folder / "model.safetensors")
+        del tensors["lm_head.weight"]
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        change_json(folder / "config.json", tie_word_embeddings=True)
+    generator = LocalGenerator(folder, quantize=quantize)
+    ids = torch.randint(0, 256, (4, 20), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(ids).logits
+        found = generator._decoder.model(ids).logits
+    error = ((found - expected).pow(2).mean() / expected.pow(2).mean()).sqrt()
+    assert 0 < float(error) < {"int8": 0.05, "nf4": 0.5}[quantize]
+    asyncio.run(generator.close())
+
+
 def test_sampled_texts_have_the_probabilities_of_the_model(policy: Callable[..., LocalGenerator]) -> None:
     table: Table = {
         START: {"A": 0.5, "B": 0.3, "C": 0.2},
@@ -171,10 +196,12 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 """Architectures that use positions and the KV cache in different ways."""
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+@pytest.mark.parametrize("kind", [*ARCHITECTURES, "int8", "nf4"])
 def test_a_continuation_is_the_same_alone_and_in_any_batch(tmp_path: Path, kind: str) -> None:
     folder = write_random(tmp_path / kind, "qwen2")
-    if kind != "qwen2":
+    if kind == "int8" and not runs_on_cpu("int8"):
+        pytest.skip("int8 products do not run on this CPU")
+    if kind in ARCHITECTURES and kind != "qwen2":
         sizes = {"vocab_size": 259, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
         ids = {"eos_token_id": 258, "bos_token_id": None}
         torch.manual_seed(0)
@@ -183,7 +210,8 @@ def test_a_continuation_is_the_same_alone_and_in_any_batch(tmp_path: Path, kind:
             if parameter.dim() > 1:
                 parameter.data.normal_(0, 0.3)
         model.save_pretrained(folder)
-    generator = LocalGenerator(folder, system=None, max_batch=8)
+    quantize: Any = kind if kind in QUANTIZATIONS else None
+    generator = LocalGenerator(folder, system=None, max_batch=8, quantize=quantize)
     ends = set()
     for batch in range(3):
         requests = [random_request(Random(100 * batch + at)) for at in range(9)]
@@ -564,6 +592,9 @@ def test_options_are_checked(folder: Path) -> None:
         LocalGenerator(folder, max_batch=0)
     with pytest.raises(OptionError, match="dtype='int3'"):
         LocalGenerator(folder, dtype="int3")
+    if not torch.cuda.is_available():
+        with pytest.raises(OptionError, match='quantize="int8" runs on the CPU only'):
+            LocalGenerator(folder, quantize="int8", device="meta")
     with pytest.raises(OptionError, match="device='warp'"):
         LocalGenerator(folder, device="warp")
     with pytest.raises(OptionError, match="revision='main'"):
@@ -588,23 +619,26 @@ def test_the_fingerprint_covers_all_that_decides_the_text(folder: Path, tmp_path
     first = LocalGenerator(folder)
     same = Path(shutil.copytree(folder, tmp_path / "renamed"))
     assert LocalGenerator(same).fingerprint == first.fingerprint
+    precisions: list[dict[str, Any]] = [{"quantize": "nf4"}]
+    precisions += [{"dtype": "bfloat16"}] if runs_on_cpu("bfloat16") else []
+    precisions += [{"quantize": "int8"}] if runs_on_cpu("int8") else []
     others = [
         LocalGenerator(folder, system="Other."),
         LocalGenerator(folder, prompt="Q: {question}"),
-        LocalGenerator(folder, dtype="bfloat16"),
+        *(LocalGenerator(folder, **precision) for precision in precisions),
     ]
     change_json(
         same / "tokenizer_config.json", chat_template="{{ messages[0].content }}{{ messages[1].content }}<|im_end|>"
     )
     others.append(LocalGenerator(same))
-    assert len({first.fingerprint, *(each.fingerprint for each in others)}) == 5
+    assert len({first.fingerprint, *(each.fingerprint for each in others)}) == 1 + len(others)
     shutil.rmtree(same)
     shutil.copytree(folder, same)
     tensors = load_file(same / "model.safetensors")
     tensors["lm_head.weight"][0, 0] += 1
     save_file(tensors, same / "model.safetensors", {"format": "pt"})
     others.append(LocalGenerator(same))
-    assert len({first.fingerprint, *(each.fingerprint for each in others)}) == 6
+    assert len({first.fingerprint, *(each.fingerprint for each in others)}) == 1 + len(others)
     assert first.name == "qwen2"
     assert first.continues
 

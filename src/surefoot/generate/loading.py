@@ -9,6 +9,7 @@ from typing import Any, cast
 from surefoot.client.api_key import find_key
 from surefoot.core.addresses import is_service
 from surefoot.core.generation import Generator
+from surefoot.core.options import Quantization
 from surefoot.errors import OptionError
 from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
 from surefoot.generate.connection import KEY_VARIABLE, HttpConnection
@@ -31,6 +32,8 @@ def load_generator(
     timeout: float = 600.0,
     patience: float = 60.0,
     concurrency: int = 32,
+    quantize: Quantization | None = None,
+    max_batch: int = 32,
 ) -> Generator:
     """Return a generator for a server, a client, a model or recordings.
 
@@ -44,6 +47,9 @@ def load_generator(
     variable OPENAI_API_KEY. A request that failed on the way or was rejected for load is retried for `patience`
     seconds; one attempt may take `timeout` seconds; at most `concurrency` requests are sent at a time.
 
+    For models in this process: `quantize` is `int8` (faster on CPUs) or `nf4` (less memory), and `max_batch` the most
+    sequences at a time.
+
     `system` is the system message ("" for none), and `prompt` the user message, with `{question}` exactly once.
 
     >>> generator = surefoot.load_generator("http://127.0.0.1:8000", prompt="{question}\\nThink step by step.")
@@ -51,6 +57,8 @@ def load_generator(
     if _is_generator(what):
         return cast(Generator, what)
     chat = ChatPrompt(system, prompt)
+    if is_service(what) or is_client(what):
+        _refuse_unused("the server decides that", quantize=quantize, max_batch=max_batch)
     if is_service(what):
         connection = HttpConnection(
             what,
@@ -74,13 +82,15 @@ def load_generator(
     if str(what).endswith((".jsonl", ".jsonl.gz")):
         from surefoot.generate.recorded import load_recorded
 
-        _refuse_unused(
-            f"{str(what)!r} holds recordings, which are read as they are", tokenizer=tokenizer, prompt=prompt
-        )
+        unused: dict[str, Any] = {"tokenizer": tokenizer, "prompt": prompt}
+        unused |= {"quantize": quantize, "max_batch": max_batch}
+        _refuse_unused(f"{str(what)!r} holds recordings, which are read as they are", **unused)
         return load_recorded(Path(what))
     from surefoot.generate.local import LocalGenerator
 
-    return LocalGenerator(what, system=system, prompt=prompt, tokenizer=tokenizer)
+    return LocalGenerator(
+        what, system=system, prompt=prompt, tokenizer=tokenizer, quantize=quantize, max_batch=max_batch
+    )
 
 
 def _refuse_unused(why: str, **options: Any) -> None:

@@ -14,7 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from surefoot.core.generation import Continuation, Generation, GenerationRequest, failed
+from surefoot.core.options import Quantization
 from surefoot.data.files import hash_file
+from surefoot.engine.quantization import computation
 from surefoot.errors import CheckpointError, OptionError, SurefootError
 from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
 from surefoot.generate.local_batching import BatchWorker, IsOver, describe, group_sequences
@@ -34,9 +36,10 @@ class LocalGenerator:
         generator = LocalGenerator("Qwen/Qwen2.5-Math-1.5B-Instruct", max_batch=64)
         generation = await generator.generate(GenerationRequest("What is 2 + 3?", n=4, step_end="\\n\\n"))
 
-    Concurrent requests are batched, with up to `max_batch` sequences at a time. Only the request's `Sampling` decides
-    how tokens are chosen; the penalties and defaults in generation_config.json are not used. Special tokens have no
-    text, except those that end the answer.
+    Concurrent requests are batched, with up to `max_batch` sequences at a time. `quantize` is `int8` (on CPUs, where it
+    is several times faster) or `nf4` (a quarter of the memory of bfloat16). Only the request's `Sampling` decides how
+    tokens are chosen; the penalties and defaults in generation_config.json are not used. Special tokens have no text,
+    except those that end the answer.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class LocalGenerator:
         prompt: str = PLACE,
         device: str = "auto",
         dtype: str = "auto",
+        quantize: Quantization | None = None,
         revision: str | None = None,
         max_batch: int = 32,
         tokenizer: str | Path | None = None,
@@ -63,7 +67,8 @@ class LocalGenerator:
         except CheckpointError as error:
             raise CheckpointError(f"{self._tokenizer_folder}: {error}") from error
         self._files = {file: _status(file) for file in _text_files(folder, self._tokenizer_folder)}
-        self._loaded = load_model(folder, device=device, dtype=dtype)
+        self._loaded = load_model(folder, device=device, dtype=dtype, quantize=quantize)
+        self._quantize: Quantization | None = quantize
         settings = read_tokenizer_settings(self._tokenizer_folder)
         self._decoder = _decoder(self._loaded, self._encoder, settings, self._tokenizer_folder)
         self._worker = BatchWorker(self._run)
@@ -75,9 +80,12 @@ class LocalGenerator:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the weights, the config, the tokenizer, the prompt and the dtype. It reads all weights once."""
+        """A hash of the weights, the config, the tokenizer, the prompt and the precision. It reads all weights once."""
         digest = sha256()
-        settings = asdict(self._prompt) | {"dtype": str(self._loaded.dtype)}
+        settings = asdict(self._prompt) | {
+            "dtype": str(self._loaded.dtype),
+            "computation": computation(self._quantize, self._loaded.device),
+        }
         parts = [json.dumps(settings, sort_keys=True)]
         for file, status in self._files.items():
             if _status(file) != status:

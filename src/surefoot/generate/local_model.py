@@ -18,13 +18,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from surefoot.core.options import Quantization
+from surefoot.engine.hardware import choose_device, choose_dtype
+from surefoot.engine.quantization import quantized_linear, require
 from surefoot.errors import CheckpointError, LoadError, OptionError, SurefootError
 
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 DOWNLOAD = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt")
 CODE_SETTING = re.compile(r"auto_map|_?(attn|experts)_implementation(_internal)?|custom_generate")
 """Settings that can refer to code, in the repository or as kernels on the hub."""
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LISTED = 5
 """How many tensors an error names."""
 
@@ -67,9 +69,14 @@ def find_model_folder(model: str | Path, revision: str | None = None) -> Path:
         ) from error
 
 
-def load_model(folder: Path, *, device: str = "auto", dtype: str = "auto") -> LoadedModel:
-    """Load the model in a folder."""
-    chosen_device, chosen_dtype = _hardware(device, dtype)
+def load_model(
+    folder: Path, *, device: str = "auto", dtype: str = "auto", quantize: Quantization | None = None
+) -> LoadedModel:
+    """Load the model in a folder. `quantize` stores its linear layers in 8 or 4 bits."""
+    chosen_device = choose_device(device)
+    chosen_dtype = choose_dtype(dtype, chosen_device)
+    if quantize is not None:
+        require(quantize, chosen_device)
     _check_config(folder)
     if not weight_files(folder):
         raise CheckpointError(
@@ -78,6 +85,8 @@ def load_model(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Lo
         )
     try:
         model, config = _from_pretrained(folder, chosen_dtype)
+        if quantize is not None:
+            _quantize_linears(model, quantize, chosen_dtype, chosen_device)
         model.to(chosen_device).eval()
         _check_cache(model, folder, chosen_device)
     except SurefootError:
@@ -122,19 +131,6 @@ def _read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def _hardware(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
-    """`auto` is the GPU with bfloat16 if there is one, else the CPU with float32."""
-    try:
-        where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-        torch.empty(0, device=where)
-    except (RuntimeError, AssertionError) as error:
-        raise OptionError(f"device={device!r} cannot be used: {error}") from error
-    name = ("bfloat16" if where.type == "cuda" else "float32") if dtype == "auto" else dtype
-    if name not in DTYPES:
-        raise OptionError(f"dtype={dtype!r} is not supported. Choose one of: auto, {', '.join(DTYPES)}.")
-    return where, DTYPES[name]
-
-
 def _check_config(folder: Path) -> None:
     """Check that config.json describes a causal language model that transformers has a class for."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
@@ -165,10 +161,12 @@ def _check_config(folder: Path) -> None:
 def _from_pretrained(folder: Path, dtype: torch.dtype) -> tuple[nn.Module, Any]:
     from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, PretrainedConfig
 
+    from surefoot.generate.local_attention import register
+
     raw, _ = PretrainedConfig.get_config_dict(folder, local_files_only=True)
     config = CONFIG_MAPPING[raw["model_type"]].from_dict(_without_code(raw))
     model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    attention = "sdpa" if getattr(model_class, "_supports_sdpa", False) else "eager"
+    attention = register() if getattr(model_class, "_supports_sdpa", False) else "eager"
     with _without_progress_bar():
         model, loaded = model_class.from_pretrained(
             folder,
@@ -195,6 +193,15 @@ def _from_pretrained(folder: Path, dtype: torch.dtype) -> tuple[nn.Module, Any]:
             "complete and that this is a language model."
         )
     return model, config
+
+
+@torch.inference_mode()
+def _quantize_linears(model: nn.Module, quantize: Quantization, dtype: torch.dtype, device: torch.device) -> None:
+    """Replace the linear layers one after the other, with the head. Embeddings keep their precision, also tied ones."""
+    linears = [(name, module) for name, module in model.named_modules() if type(module) is nn.Linear]
+    for name, module in linears:
+        bias = None if module.bias is None else module.bias.detach()
+        model.set_submodule(name, quantized_linear(quantize, module.weight.detach(), bias, dtype, device))
 
 
 @torch.inference_mode()

@@ -259,6 +259,40 @@ def continue_together(
         hook.remove()
 
 
+def test_a_request_joins_one_that_runs(generator: LocalGenerator) -> None:
+    """It does not wait for the other one, and neither changes."""
+    long = GenerationRequest("A longer question than that", max_tokens=40, sampling=GREEDY)
+    short = GenerationRequest(QUESTION, n=2, max_tokens=4, sampling=ONE)
+    alone = [continue_all(generator, [request])[0] for request in (long, short)]
+    shapes: list[tuple[int, ...]] = []
+    started, sent = threading.Event(), threading.Event()
+
+    def see(_: Any, __: Any, given: dict[str, Any]) -> None:
+        shapes.append(tuple(given["input_ids"].shape))
+        if len(shapes) == 5:
+            started.set()
+            assert sent.wait(60)
+
+    async def run() -> tuple[Generation, Generation, bool]:
+        first = asyncio.create_task(generator.generate(long))
+        await asyncio.to_thread(started.wait, 60)
+        second = asyncio.create_task(generator.generate(short))
+        await asyncio.sleep(0)
+        sent.set()
+        found = await second
+        was_running = not first.done()
+        return await first, found, was_running
+
+    hook = generator._decoder.model.register_forward_pre_hook(see, with_kwargs=True)
+    try:
+        first, second, was_running = asyncio.run(run())
+    finally:
+        hook.remove()
+    assert [first, second] == alone
+    assert was_running
+    assert (3, 1) in shapes  # one token of all three sequences
+
+
 def test_continuations_share_the_computation_of_their_prompt(generator: LocalGenerator) -> None:
     request = GenerationRequest(QUESTION, n=4, max_tokens=3, sampling=ONE)
     generations, shapes = continue_together(generator, [request, request])

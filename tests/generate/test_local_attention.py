@@ -10,7 +10,15 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.models.qwen2.modeling_qwen2 import eager_attention_forward
 
-from surefoot.generate.local_attention import ROOM, GrowingLayer, decoding_attention, without_copies
+from surefoot.generate.local_attention import (
+    ROOM,
+    GrowingLayer,
+    can_join,
+    decoding_attention,
+    joined,
+    joined_masks,
+    without_copies,
+)
 
 
 def random(*shape: int) -> Tensor:
@@ -66,6 +74,26 @@ def test_the_cache_holds_what_transformers_cache_holds() -> None:
     assert growing.get_seq_length() == plain.get_seq_length() == 7 + 2 * (ROOM + 3) + 5
 
 
+@pytest.mark.parametrize(("long", "short"), [(9, 4), (4, 9), (5, 5)])
+def test_joined_rows_are_padded_on_the_left(long: int, short: int) -> None:
+    first, second = DynamicCache(), DynamicCache()
+    first.update(random(2, 1, long, 4), random(2, 1, long, 4) + 1, 0)
+    second.update(random(3, 1, short, 4), random(3, 1, short, 4) + 1, 0)
+    first, second = without_copies(first), without_copies(second)
+    assert can_join(first)
+    assert can_join(second)
+    cache = joined(first, second)
+    mask = joined_masks(torch.ones(2, long, dtype=torch.long), torch.ones(3, short, dtype=torch.long))
+    new = random(5, 1, 1, 4)
+    keys, _ = cache.update(new, new, 0)
+    length = max(long, short)
+    assert keys.shape == (5, 1, length + 1, 4)
+    assert torch.equal(keys[:2, :, length - long : length], random(2, 1, long, 4))
+    assert torch.equal(keys[2:, :, length - short : length], random(3, 1, short, 4))
+    assert torch.equal(keys[:, :, length:], new)
+    assert mask.tolist() == [[0] * (length - size) + [1] * size for size in (long, long, short, short, short)]
+
+
 def test_tokens_are_added_in_place() -> None:
     cache = DynamicCache()
     cache.update(random(1, 1, 4, 8), random(1, 1, 4, 8), 0)
@@ -83,3 +111,4 @@ def test_layers_of_other_kinds_stay() -> None:
     layer = Sliding()
     cache.layers.append(layer)
     assert without_copies(cache).layers[1] is layer
+    assert not can_join(cache)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property, lru_cache, partial
 from hashlib import sha256
@@ -19,14 +20,16 @@ from surefoot.data.files import hash_file
 from surefoot.engine.quantization import computation
 from surefoot.errors import CheckpointError, OptionError, SurefootError
 from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
-from surefoot.generate.local_batching import BatchWorker, IsOver, describe, group_sequences
-from surefoot.generate.local_decoding import CLOSED, Decoder, SequenceRequest, decode_batch
+from surefoot.generate.local_batching import BatchWorker, Inbox, describe, group_sequences
+from surefoot.generate.local_decoding import Decoder, RunningBatch, SequenceRequest
 from surefoot.generate.local_model import LoadedModel, find_model_folder, load_model, weight_files
 from surefoot.generate.local_text import TextStream
 from surefoot.generate.prompt_encoder import PromptEncoder, find_tokenizer_folder
 from surefoot.tokenization.settings import TokenizerSettings, read_tokenizer_settings
 from surefoot.tokenization.tokenizer import PromptTokenizer
 
+JOIN_PART = 8
+"""Sequences join a running batch when there is room for this part of the largest one."""
 TOKENIZER_FILES = ("*token*.json", "*.model", "*.tiktoken", "vocab.json", "vocab.txt", "merges.txt", "*.jinja")
 
 
@@ -36,10 +39,10 @@ class LocalGenerator:
         generator = LocalGenerator("Qwen/Qwen2.5-Math-1.5B-Instruct", max_batch=64)
         generation = await generator.generate(GenerationRequest("What is 2 + 3?", n=4, step_end="\\n\\n"))
 
-    Concurrent requests are batched, with up to `max_batch` sequences at a time. `quantize` is `int8` (on CPUs, where it
-    is several times faster) or `nf4` (a quarter of the memory of bfloat16). Only the request's `Sampling` decides how
-    tokens are chosen; the penalties and defaults in generation_config.json are not used. Special tokens have no text,
-    except those that end the answer.
+    Up to `max_batch` sequences are decoded at a time; those of new requests take the place of finished ones. `quantize`
+    is `int8` (on CPUs, where it is several times faster) or `nf4` (a quarter of the memory of bfloat16). Only the
+    request's `Sampling` decides how tokens are chosen; the penalties and defaults in generation_config.json are not
+    used. Special tokens have no text, except those that end the answer.
     """
 
     def __init__(
@@ -114,38 +117,66 @@ class LocalGenerator:
         """Stop the thread that runs the model. Requests that are not complete fail."""
         await asyncio.to_thread(self._worker.close)
 
-    def _run(self, requests: Sequence[GenerationRequest], is_over: IsOver) -> Iterator[tuple[int, Generation]]:
-        """Decode all continuations in batches; yield each request when its last one is complete."""
-        wanted: list[SequenceRequest] = []
-        for at, request in enumerate(requests):
-            prompt, problem = self._encode(request)
-            if prompt and request.prefix and self._decoder.room(prompt) == 0:
-                full = (Continuation("", "cut_off", 0, request.seed_of(index)) for index in range(request.n))
-                yield at, Generation(tuple(full), 0, 0)
-            elif problem is None:
-                wanted += [SequenceRequest(prompt, request, index, at) for index in range(request.n)]
-            else:
-                yield at, failed(request, problem)
-        done: dict[int, dict[int, Continuation]] = {each.owner: {} for each in wanted}
-        for group in group_sequences(wanted, self._max_batch):
-            for each, continuation in zip(group, self._decode(group, is_over), strict=True):
-                found = done[each.owner]
+    def _run(self, inbox: Inbox) -> Iterator[tuple[int, Generation]]:
+        """Decode all continuations, and those of requests that arrive meanwhile."""
+        batch, waiting = RunningBatch(self._decoder), deque[SequenceRequest]()
+        done: dict[int, dict[int, Continuation]] = {}
+        while True:
+            for number, request in inbox.new():
+                prompt, problem = self._encode(request)
+                if prompt and request.prefix and self._decoder.room(prompt) == 0:
+                    full = (Continuation("", "cut_off", 0, request.seed_of(index)) for index in range(request.n))
+                    yield number, Generation(tuple(full), 0, 0)
+                elif problem is None:
+                    waiting += [SequenceRequest(prompt, request, index, number) for index in range(request.n)]
+                else:
+                    yield number, failed(request, problem)
+            if not waiting and not batch:
+                return
+            for each, continuation in self._advance(batch, waiting, inbox.is_over):
+                found = done.setdefault(each.owner, {})
                 found[each.index] = continuation
-                if len(found) == each.request.n:
+                if len(found) == each.request.n and not inbox.is_over(each.owner):
                     ordered = tuple(found[index] for index in range(each.request.n))
                     yield each.owner, Generation(ordered, len(each.prompt), each.request.n)
 
-    def _decode(self, group: Sequence[SequenceRequest], is_over: IsOver) -> list[Continuation]:
-        """Decode a batch. If it fails, each of its sequences is decoded alone, so that one does not fail the others."""
-        if all(is_over(each.owner) for each in group):
-            return [Continuation("", "error", 0, each.request.seed_of(each.index), CLOSED) for each in group]
+    def _advance(
+        self, batch: RunningBatch, waiting: deque[SequenceRequest], is_over: Callable[[int], bool]
+    ) -> list[tuple[SequenceRequest, Continuation]]:
+        """Let sequences join the batch and compute one token of each. Return those that are finished.
+
+        If that fails, each of the sequences is decoded alone, so that one does not fail the others.
+        """
+        batch.stop(is_over)
+        room, joining = self._max_batch - len(batch), list[SequenceRequest]()
+        # Joining copies the cache of the others, so a few sequences wait for more.
+        if batch.is_open and (not batch or room >= max(1, self._max_batch // JOIN_PART)):
+            while waiting and len(joining) < room:
+                if not is_over((each := waiting.popleft()).owner):
+                    joining.append(each)
+        added: list[SequenceRequest] = []
         try:
-            return decode_batch(self._decoder, group, is_over)
-        except BaseException as error:  # a crash inside tokenizers is not an Exception
-            if len(group) > 1:
-                return [continuation for each in group for continuation in self._decode([each], is_over)]
-            reason = describe(error)
-            return [Continuation("", "error", 0, each.request.seed_of(each.index), reason) for each in group]
+            for group in group_sequences(joining, self._max_batch):
+                batch.add(group)
+                added += group
+            batch.step()
+        except BaseException:  # a crash inside tokenizers is not an Exception
+            stranded = [*batch.abandon(), *(each for each in joining if each not in added)]
+            return [*batch.collect(), *((each, self._alone(each, is_over)) for each in stranded)]
+        return batch.collect()
+
+    def _alone(self, wanted: SequenceRequest, is_over: Callable[[int], bool]) -> Continuation:
+        """Decode one sequence from its beginning."""
+        batch = RunningBatch(self._decoder)
+        try:
+            batch.add([wanted])
+            while batch:
+                batch.stop(is_over)
+                batch.step()
+        except BaseException as error:
+            return Continuation("", "error", 0, wanted.request.seed_of(wanted.index), describe(error))
+        ((_, continuation),) = batch.collect()
+        return continuation
 
     def _encode(self, request: GenerationRequest) -> tuple[tuple[int, ...], str | None]:
         """The prompt of a request, and why it cannot be used."""

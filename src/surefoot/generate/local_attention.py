@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import DynamicLayer
@@ -83,6 +84,12 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         super().reorder_cache(beam_idx)
         self._key_buffer = self._value_buffer = None
 
+    def join(self, other: GrowingLayer) -> None:
+        """Add the rows of another layer."""
+        self.keys = torch.cat(_padded(self.keys, other.keys))
+        self.values = torch.cat(_padded(self.values, other.values))
+        self._key_buffer = self._value_buffer = None
+
     @classmethod
     def of(cls, layer: Any) -> Any:
         """Return a layer with the same keys and values. Layers of other kinds, such as sliding windows, stay."""
@@ -98,6 +105,30 @@ def without_copies(cache: Any) -> Any:
     if hasattr(cache, "layers"):
         cache.layers = [GrowingLayer.of(layer) for layer in cache.layers]
     return cache
+
+
+def can_join(cache: Any) -> bool:
+    """Whether rows of another cache can be added: no layer forgets tokens, or keeps anything else."""
+    layers = getattr(cache, "layers", None)
+    return layers is not None and all(type(layer) is GrowingLayer for layer in layers)
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Return a cache with the rows of both, padded on the left."""
+    for mine, other in zip(first.layers, second.layers, strict=True):
+        mine.join(other)
+    return first
+
+
+def joined_masks(first: Tensor, second: Tensor) -> Tensor:
+    """Return the masks of the rows of both."""
+    return torch.cat(_padded(first[..., None], second[..., None])).squeeze(-1)
+
+
+def _padded(first: Tensor, second: Tensor) -> list[Tensor]:
+    """Pad tensors of shape [..., tokens, width] on the left, so that both have as many tokens."""
+    length = max(first.shape[-2], second.shape[-2])
+    return [nn.functional.pad(each, (0, 0, length - each.shape[-2], 0)) for each in (first, second)]
 
 
 def _with_room(states: Tensor, new: int) -> Tensor:

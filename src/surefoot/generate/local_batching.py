@@ -1,7 +1,6 @@
-"""Batch concurrent requests for a model in this process, on one background thread.
+"""Hand requests for a model in this process to one background thread, also while it runs.
 
-A batch contains the requests that arrived while the previous one ran, and those of the next few milliseconds. Nothing
-waits for a full batch. Invariant: every request gets a result, also if its batch fails or the worker is closed.
+Invariant: every request gets a result, also if the model fails or the worker is closed.
 """
 
 from __future__ import annotations
@@ -11,23 +10,35 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from time import sleep
+from typing import Protocol
 
 from surefoot.core.generation import Generation, GenerationRequest, failed
 from surefoot.generate.local_decoding import CLOSED, SequenceRequest
 
 WAIT = 0.005
-"""Seconds that the first request of a batch waits for others."""
+"""Seconds that the first request waits for others."""
 PROMPT_TOKENS = 1 << 16
-"""The most tokens of all prompts in a batch, with their padding. A longer prompt is a batch of its own."""
+"""The most tokens of all prompts that are computed at a time, with their padding. A longer prompt is computed alone."""
 
-IsOver = Callable[[int], bool]
-"""Whether nobody waits for the request at a position any more: it was cancelled, or the worker was closed."""
-Run = Callable[[Sequence[GenerationRequest], IsOver], Iterator[tuple[int, Generation]]]
-"""Takes requests; yields the position of each with its result as soon as it is complete."""
+Entry = tuple[GenerationRequest, "Future[Generation]"]
+
+
+class Inbox(Protocol):
+    """The requests that wait for a result, each with a number."""
+
+    def new(self) -> list[tuple[int, GenerationRequest]]:
+        """Return the requests that arrived after the last call. Never wait."""
+
+    def is_over(self, number: int) -> bool:
+        """Whether nobody waits for a request any more: it was cancelled, or the worker was closed."""
+
+
+Run = Callable[[Inbox], Iterator[tuple[int, Generation]]]
+"""Yields the number of each request with its result as soon as it is complete. Ends when there is nothing to do."""
 
 
 class BatchWorker:
-    """Passes submitted requests in batches to `run`. The thread starts with the first request.
+    """Passes submitted requests to `run`. The thread starts with the first request.
 
     worker = BatchWorker(run)
     generation = await asyncio.wrap_future(worker.submit(request))
@@ -64,39 +75,53 @@ class BatchWorker:
 
 
 class _Thread(threading.Thread):
+    """The background thread, and the inbox of what it runs."""
+
     def __init__(self, run: Run) -> None:
         super().__init__(name="surefoot-generate", daemon=True)
-        self.waiting: queue.SimpleQueue[tuple[GenerationRequest, Future[Generation]] | None] = queue.SimpleQueue()
+        self.waiting: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self.closed = threading.Event()
         self._handle = run
+        self._arrived: list[Entry] = []
+        self._open: dict[int, Entry] = {}
+        self._next = 0
 
     def run(self) -> None:
-        entry = self.waiting.get()
-        while entry is not None:
-            batch = [entry]
+        while (entry := self.waiting.get()) is not None:
             sleep(0 if self.closed.is_set() else WAIT)
-            try:
-                while (entry := self.waiting.get_nowait()) is not None:
-                    batch.append(entry)
-            except queue.Empty:
-                pass
-            closing = entry is None
-            self._deliver([each for each in batch if not each[1].cancelled()])
-            entry = None if closing else self.waiting.get()
+            self._arrived = [entry]
+            self._serve()
 
-    def _deliver(self, batch: list[tuple[GenerationRequest, Future[Generation]]]) -> None:
+    def _serve(self) -> None:
+        """Run until no request is left."""
         reason = CLOSED
-        if not self.closed.is_set():
-            try:
-                for at, generation in self._handle(
-                    [request for request, _ in batch], lambda at: self.closed.is_set() or batch[at][1].cancelled()
-                ):
-                    _finish(batch[at][1], generation)
-            except BaseException as error:  # a crash inside tokenizers is not an Exception
-                reason = describe(error)
-        for request, future in batch:
-            if not future.done():
-                _finish(future, failed(request, reason))
+        try:
+            for number, generation in self._handle(self):
+                _finish(self._open.pop(number)[1], generation)
+        except BaseException as error:  # a crash inside tokenizers is not an Exception
+            reason = describe(error)
+        for request, future in [*self._open.values(), *self._arrived]:
+            _finish(future, failed(request, reason))
+        self._open.clear()
+        self._arrived = []
+
+    def new(self) -> list[tuple[int, GenerationRequest]]:
+        arrived, self._arrived = self._arrived, []
+        try:
+            while (entry := self.waiting.get_nowait()) is not None:
+                arrived.append(entry)
+            self.waiting.put(None)  # ends the thread when nothing is left
+        except queue.Empty:
+            pass
+        start = self._next
+        for entry in arrived:
+            self._open[self._next] = entry
+            self._next += 1
+        return [(number, self._open[number][0]) for number in range(start, self._next) if not self.is_over(number)]
+
+    def is_over(self, number: int) -> bool:
+        entry = self._open.get(number)
+        return self.closed.is_set() or entry is None or entry[1].cancelled()
 
 
 def _finish(future: Future[Generation], generation: Generation) -> None:
@@ -113,7 +138,7 @@ def describe(error: BaseException) -> str:
 
 
 def group_sequences(wanted: Sequence[SequenceRequest], max_batch: int) -> Iterator[list[SequenceRequest]]:
-    """Yield batches of sequences of similar length, with at most `max_batch` sequences and PROMPT_TOKENS each."""
+    """Yield groups of sequences of similar length, with at most `max_batch` sequences and PROMPT_TOKENS each."""
     group: list[SequenceRequest] = []
     prompts: set[tuple[int, ...]] = set()
     for each in sorted(wanted, key=lambda each: (len(each.prompt), each.prompt)):

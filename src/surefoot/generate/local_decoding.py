@@ -1,4 +1,4 @@
-"""Decode a batch of sequences with a KV cache.
+"""Decode sequences together, with a KV cache: continuous batching.
 
 Invariant: a sequence does not depend on the others. Prompts are padded on the left, padding is masked, every token has
 its own position, and every sequence has its own random numbers. Sequences with the same prompt share its computation.
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.core.generation import Continuation, EndState, GenerationRequest
-from surefoot.generate.local_attention import without_copies
+from surefoot.generate.local_attention import can_join, joined, joined_masks, without_copies
 from surefoot.generate.local_sampling import next_tokens
 from surefoot.generate.local_text import TextStream
 
@@ -34,7 +34,7 @@ class SequenceRequest:
     request: GenerationRequest
     index: int
     owner: int = 0
-    """The position of the request among those of its batch."""
+    """The number of the request."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class _Sequence:
 
     def __init__(self, decoder: Decoder, wanted: SequenceRequest) -> None:
         request, room = wanted.request, decoder.room(wanted.prompt)
-        self.sampling = request.sampling
-        self.owner, self.seed = wanted.owner, request.seed_of(wanted.index)
+        self.wanted, self.sampling = wanted, request.sampling
+        self.seed = request.seed_of(wanted.index)
         self.random = Random(self.seed)
         self.prompt_tokens, self.tokens = len(wanted.prompt), 0
         self.last = 0
@@ -108,41 +108,105 @@ class _Sequence:
         return Continuation(text, self.end, self.tokens, self.seed, self._reason)
 
 
-@torch.inference_mode()
-def decode_batch(
-    decoder: Decoder, wanted: Sequence[SequenceRequest], is_over: Callable[[int], bool] = lambda _: False
-) -> list[Continuation]:
-    """Continue all sequences whose owners are not over. Every prompt must leave room for a token."""
-    sequences = [_Sequence(decoder, each) for each in wanted]
-    rows = {prompt: row for row, prompt in enumerate(dict.fromkeys(each.prompt for each in wanted))}
-    width = max(map(len, rows))
-    ids = _tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in rows], decoder)
-    mask = _tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in rows], decoder)
-    positions = (mask.cumsum(dim=-1) - 1).clamp(min=0)
-    logits, cache = _forward(decoder, ids, mask, positions, None)
-    expanded = _tensor([rows[each.prompt] for each in wanted], decoder)
-    logits, mask = logits[expanded], mask[expanded]
-    cache.reorder_cache(expanded)
-    cache = without_copies(cache)
-    batch = sequences
-    while True:
-        tokens = next_tokens(logits, [each.sampling for each in batch], [each.random for each in batch])
-        for sequence, token in zip(batch, tokens, strict=True):
-            if sequence.end is None:
-                sequence.add(token)
-        for sequence in batch:
-            if sequence.end is None and is_over(sequence.owner):
-                sequence.fail(CLOSED)
-        left = [at for at, sequence in enumerate(batch) if sequence.end is None]
-        if not left:
-            return [sequence.continuation() for sequence in sequences]
-        if len(left) <= COMPACT_BELOW * len(batch):
-            kept = _tensor(left, decoder)
+class RunningBatch:
+    """Sequences that are decoded together. Others may join at any time, unless a layer of the cache forgets tokens.
+
+        batch = RunningBatch(decoder)
+        batch.add(wanted)
+        while batch:
+            batch.step()
+            finished = batch.collect()
+
+    A method that raises leaves the batch as it was; `abandon` then returns what is not finished.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._rows: list[_Sequence] = []
+        """The rows of the cache, also those that are finished and not removed yet."""
+        self._mask = torch.empty(0, 0, dtype=torch.long, device=decoder.device)
+        self._cache: Any = None
+        self._finished: list[_Sequence] = []
+
+    def __len__(self) -> int:
+        return sum(row.end is None for row in self._rows)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether sequences may join."""
+        return not len(self) or can_join(self._cache)
+
+    @torch.inference_mode()
+    def add(self, wanted: Sequence[SequenceRequest]) -> None:
+        """Compute the prompts and the first tokens of these sequences. Every prompt must leave room for a token."""
+        decoder, new = self._decoder, [_Sequence(self._decoder, each) for each in wanted]
+        prompts = {prompt: row for row, prompt in enumerate(dict.fromkeys(each.prompt for each in wanted))}
+        width = max(map(len, prompts))
+        ids = _tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts], decoder)
+        mask = _tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], decoder)
+        positions = (mask.cumsum(dim=-1) - 1).clamp(min=0)
+        logits, cache = _forward(decoder, ids, mask, positions, None)
+        _choose(new, logits[_tensor([prompts[each.prompt] for each in wanted], decoder)])
+        left = [(prompts[each.prompt], row) for each, row in zip(wanted, new, strict=True) if row.end is None]
+        if left:
+            kept = _tensor([prompt for prompt, _ in left], decoder)
             cache.reorder_cache(kept)
-            mask, batch = mask[kept], [batch[at] for at in left]
-        mask = torch.cat((mask, mask.new_ones(len(batch), 1)), dim=-1)
-        ids = _tensor([[each.last] for each in batch], decoder)
-        logits, cache = _forward(decoder, ids, mask, _tensor([[each.position] for each in batch], decoder), cache)
+            cache, mask = without_copies(cache), mask[kept]
+            self._remove_finished(always=True)
+            if self._rows:
+                cache, mask = joined(self._cache, cache), joined_masks(self._mask, mask)
+            self._cache, self._mask, self._rows = cache, mask, [*self._rows, *(row for _, row in left)]
+        self._finished += [row for row in new if row.end is not None]
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Compute one more token of every sequence."""
+        self._remove_finished()
+        if not self._rows:
+            return
+        mask = torch.cat((self._mask, self._mask.new_ones(len(self._rows), 1)), dim=-1)
+        ids = _tensor([[row.last] for row in self._rows], self._decoder)
+        positions = _tensor([[row.position] for row in self._rows], self._decoder)
+        logits, self._cache = _forward(self._decoder, ids, mask, positions, self._cache)
+        self._mask = mask
+        running = [row for row in self._rows if row.end is None]
+        _choose(self._rows, logits)
+        self._finished += [row for row in running if row.end is not None]
+
+    def stop(self, is_over: Callable[[int], bool]) -> None:
+        """End the sequences whose owners are over."""
+        for row in self._rows:
+            if row.end is None and is_over(row.wanted.owner):
+                row.fail(CLOSED)
+                self._finished.append(row)
+
+    def collect(self) -> list[tuple[SequenceRequest, Continuation]]:
+        """Return the sequences that finished after the last call."""
+        finished, self._finished = self._finished, []
+        return [(row.wanted, row.continuation()) for row in finished]
+
+    def abandon(self) -> list[SequenceRequest]:
+        """Remove all sequences. Return those that are not finished; they have to start again."""
+        rows, self._rows, self._cache = self._rows, [], None
+        return [row.wanted for row in rows if row.end is None]
+
+    def _remove_finished(self, *, always: bool = False) -> None:
+        """Remove finished rows from the cache, if they are many: removing copies the others."""
+        left = [at for at, row in enumerate(self._rows) if row.end is None]
+        if not left:
+            self._rows, self._cache = [], None
+        elif len(left) <= COMPACT_BELOW * len(self._rows) or (always and len(left) < len(self._rows)):
+            kept = _tensor(left, self._decoder)
+            self._cache.reorder_cache(kept)
+            self._mask, self._rows = self._mask[kept], [self._rows[at] for at in left]
+
+
+def _choose(rows: Sequence[_Sequence], logits: Tensor) -> None:
+    """Add the next token to every row that is not finished."""
+    tokens = next_tokens(logits, [row.sampling for row in rows], [row.random for row in rows])
+    for row, token in zip(rows, tokens, strict=True):
+        if row.end is None:
+            row.add(token)
 
 
 def _forward(decoder: Decoder, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> tuple[Tensor, Any]:

@@ -61,6 +61,24 @@ def run_and_die(base: Path, out: Path, *log_to: str) -> None:
             run(base, out, *log_to)
 
 
+def in_a_process(script: str, base: Path, out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs functions of this module where a tracker, which keeps its settings, is not imported yet."""
+    start = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from train.test_trackers import *; "
+        "base, out = map(Path, sys.argv[2:]); "
+    )
+    command = [sys.executable, "-c", start + script, str(ROOT / "tests"), str(base), str(out)]
+    return subprocess.run(
+        command,
+        env=os.environ | environment,
+        check=True,
+        timeout=300,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
 def from_tensorboard(folder: Path) -> dict[str, Points]:
     """As TensorBoard itself reads event files."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -122,14 +140,13 @@ def test_a_run_that_died_has_every_step_once(
     monkeypatch.setenv("WANDB_MODE", "offline")
     whole = run(base, tmp_path / "whole")
     if name == "trackio":  # it chooses its folder when it is imported, so it gets a process of its own
-        script = (
-            "import sys; from pathlib import Path; sys.path[:0] = sys.argv[1:2]; from train.test_trackers import *; "
-            "base, out = map(Path, sys.argv[2:]); run_and_die(base, out, 'trackio'); "
-            "run(base, out, 'trackio'); run(base, out, 'trackio')"
+        done = in_a_process(
+            "run_and_die(base, out, 'trackio'); run(base, out, 'trackio'); run(base, out, 'trackio')",
+            base,
+            tmp_path / "parts",
+            TRACKIO_DIR=str(tmp_path / "trackio"),
+            HF_HUB_OFFLINE="1",
         )
-        environment = os.environ | {"TRACKIO_DIR": str(tmp_path / "trackio"), "HF_HUB_OFFLINE": "1"}
-        command = [sys.executable, "-c", script, str(ROOT / "tests"), str(base), str(tmp_path / "parts")]
-        done = subprocess.run(command, env=environment, check=True, timeout=300, capture_output=True, text=True)
         assert done.stdout == "", "standard output is for results"
     else:
         run_and_die(base, tmp_path / "parts", name)
@@ -201,6 +218,19 @@ def test_a_tracker_that_fails_is_dropped(
     (warning,) = [record.getMessage() for record in caplog.records if "wandb" in record.getMessage()]
     assert "no network" in warning or "not logged in" in warning
     assert [step for step, _ in from_tensorboard(tmp_path / "out")["train/loss"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_user_who_is_not_logged_in_can_train(base: Path, tmp_path: Path) -> None:
+    done = in_a_process(
+        "assert run(base, out, 'wandb').finished",
+        base,
+        tmp_path / "out",
+        NETRC=str(tmp_path / "netrc"),
+        WANDB_API_KEY="",
+        WANDB_MODE="online",
+        WANDB_BASE_URL="http://127.0.0.1:9",
+    )
+    assert done.stderr.count("Logging to wandb failed (UsageError: No API key configured.") == 1
 
 
 def test_trackers_are_checked_before_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,9 +86,10 @@ def test_stepwise_data_of_trl_trains_as_it_is(tmp_path: Path) -> None:
     source = save(tmp_path / "stepwise.jsonl", ROWS)
     held_out = save(tmp_path / "held_out.jsonl", [{"prompt": "q", "completions": ["a"], "labels": [False]}])
     write_base(tmp_path / "base")
-    arguments = ["--base", str(tmp_path / "base"), "--out", str(tmp_path / "prm"), "--steps", "1", "--layers", "1"]
-    files = ["--data", source, "--held-out", held_out]
-    assert main(["train", *arguments, *files, "--precision", "float32", "--device", "cpu", "--quiet"]) == 0
+    (tmp_path / "train.toml").write_text('[model]\nlayers = 1\n[optimizer]\nprecision = "float32"\n')
+    arguments = ["--base", str(tmp_path / "base"), "--out", str(tmp_path / "prm"), "--steps", "1"]
+    files = ["--config", str(tmp_path / "train.toml"), "--data", source, "--held-out", held_out]
+    assert main(["train", *arguments, *files, "--device", "cpu", "--quiet"]) == 0
     assert load_local(tmp_path / "prm").score("What is 1 + 1?", ["We add.", "So 2."]).status == "scored"
 
 

@@ -70,6 +70,9 @@ def test_the_documented_exit_codes() -> None:
         (["eval", "procesbench"], "Did you mean 'processbench'"),
         (["score", "--treshold", "0.4"], "No such option: --treshold. Did you mean --threshold?"),
         (["train", "--learning-rat", "1"], "Did you mean --learning-rate?"),
+        (["train", "--wrong-share", "0.5"], "--wrong-share is set in the configuration file: [data] wrong_share = ..."),
+        (["train", "--dtype=int8"], "--dtype is set in the configuration file: [output] dtype = ..."),
+        (["train", "--base", "x"], "Missing option --data. Give it here or in the configuration file"),
         (["--versoin"], "Did you mean --version?"),
         (["score", "--split", "words"], "--split: 'words' is not one of 'auto', 'steps', 'paragraphs', 'lines'."),
         (["score", "a", "b"], "unexpected extra argument"),
@@ -135,6 +138,14 @@ def test_every_option_says_what_it_does(name: str, command: Any) -> None:
         assert param.help, f"{name} {param.name}"
         assert param.help[0].isupper() or param.help.startswith("auto"), param.help
         assert param.help.endswith("."), param.help
+
+
+def test_every_key_says_what_it_does() -> None:
+    from surefoot.cli.train_options import SCHEMA
+
+    for entry in SCHEMA.entries.values():
+        assert entry.key.help[0].isupper() or entry.key.help.startswith("auto"), entry.name
+        assert entry.key.help.endswith("."), entry.name
 
 
 def test_every_benchmark_is_a_command() -> None:
@@ -233,34 +244,47 @@ def test_the_module_of_a_command_is_imported_when_it_is_called() -> None:
 
 
 def test_defaults_and_choices_are_those_of_the_library() -> None:
-    from surefoot.cli import serve, train
+    from surefoot.cli import serve
+    from surefoot.cli import train_options as train
     from surefoot.core.options import QUANTIZATIONS, SPLIT_RULES
     from surefoot.engine.attention import ATTENTIONS
     from surefoot.engine.hardware import DTYPES
     from surefoot.serve.settings import Settings as ServiceSettings
     from surefoot.train.batch import Shape
+    from surefoot.train.export import FORMATS
     from surefoot.train.settings import DECAYS, PRECISIONS, Settings, Sitting
+    from surefoot.train.trackers import TRACKERS
 
     for group, settings in (
-        (train.OptimizationOptions, Settings()),
-        (train.SittingOptions, Sitting()),
+        (train.OptimizerOptions, Settings()),
+        (train.RunOptions, Sitting()),
+        (train.OutputOptions, Sitting()),
         (serve.Limits, ServiceSettings()),
     ):
         for field in fields(group):
             name = {"keep_checkpoints": "keep"}.get(field.name, field.name)
-            assert field.default == getattr(settings, name), field.name
+            if field.name == "log_to":  # no tracker: None in a file, where a default list would be mutable
+                assert (field.default, getattr(settings, name)) == (None, ())
+            elif field.name not in ("device", "threads", "out"):  # arguments of other functions
+                assert field.default == getattr(settings, name), field.name
     batches = train.BatchOptions()
+    assert batches.max_tokens == Settings().max_tokens
     assert Shape(batches.batch_tokens, batches.multiple, batches.fixed_rows) == Shape()
     for command, option, choices in (
         ("score", "quantize", QUANTIZATIONS),
         ("score", "dtype", ("auto", *DTYPES)),
         ("score", "attention", ATTENTIONS),
         ("score", "split", SPLIT_RULES),
-        ("train", "decay", DECAYS),
-        ("train", "precision", PRECISIONS),
     ):
         (param,) = [each for each in load_command(command).params if each.name == option]
         assert sorted(param.type_descriptor.choices) == sorted(choices), option
+    for option, choices in (
+        ("decay", DECAYS),
+        ("precision", PRECISIONS),
+        ("dtype", FORMATS),
+        ("log_to", tuple(TRACKERS)),
+    ):
+        assert sorted(train.SCHEMA.entries[option].choices) == sorted(choices), option
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

@@ -14,6 +14,7 @@ import surefoot
 from helpers.serving import served
 from surefoot.cli.main import COMMANDS, load_command, main
 from surefoot.cli.messages import error_message
+from surefoot.cli.train_options import SCHEMA
 from surefoot.errors import CheckpointError, InputError, LoadError, OptionError, SurefootError
 
 SOURCES = Path(surefoot.__file__).parent
@@ -73,11 +74,8 @@ def names(tmp_path: Path, checkpoint: Path, service: str) -> dict[str, str]:
         ([*BEST, "LABELLED", "--correct-by", "answer"], "Use --correct-by 'label'."),
         (["calibrate", "--data", "DATA", "--scores", "scores", "--out", "OUT", "--folds", "1"], "--folds 1 leaves"),
         ([*TRAIN, "--learning-rate", "0"], "--learning-rate 0.0 must be above 0"),
-        ([*TRAIN, "--share", "--wrong-share", "0.5"], "--share already balances"),
-        ([*TRAIN, "--share", "--wrong-share", "0.5"], "Omit --wrong-share."),
-        ([*TRAIN, "--wrong-share", "2"], "--wrong-share 2.0 must be between 0 and 1"),
-        ([*TRAIN, "--evaluate-steps", "0"], "--evaluate-steps 0 must be at least 1"),
-        ([*TRAIN, "--layers", "99"], "--layers 99, but the base has"),
+        ([*TRAIN, "--steps", "0"], "--steps 0 must be at least 1"),
+        ([*TRAIN, "--log-to", "x"], "--log-to 'x' is not supported"),
     ],
 )  # fmt: skip
 def test_errors_name_flags(
@@ -98,8 +96,8 @@ def test_errors_name_flags(
          "Pass --family-option constant_head=false."),
         (SurefootError('Lower `max_tokens`, load with quantize="nf4".'), "score",
          'Lower --max-tokens, load with --quantize "nf4".'),
-        (OptionError("Select problems with --keep FILE (in Python: Reading(keep=read_questions(FILE)))."), "train",
-         "Select problems with --keep FILE."),
+        (OptionError("Select problems with `data` (in Python: Reading(keep=read_questions(FILE)))."), "train",
+         "Select problems with --data."),
         # Fields of the data, options of no command, and options of another command are left alone.
         (InputError("Expected `question` and either `solution` or `steps`."), "score",
          "Expected `question` and either `solution` or `steps`."),
@@ -131,6 +129,7 @@ def test_messages_mark_arguments_so_that_they_are_found() -> None:
             yield from every_param(each)
 
     found = {param.name for name in COMMANDS for param in every_param(load_command(name)) if "_" in param.name}
+    found |= {name for name in SCHEMA.entries if "_" in name}
     assert {"max_tokens", "served_name", "learning_rate"} <= found
     bare = re.compile(rf"(?<![`\w.])({'|'.join(sorted(found))})(?![`=\w])")
     texts = list(raised_texts())

@@ -11,6 +11,7 @@ from surefoot.cli.main import main
 from surefoot.cli.train import parse_source
 from surefoot.scoring.local import load_local
 from surefoot.testing import write_base
+from surefoot.train import trackers
 from surefoot.train.run_log import read_log
 
 
@@ -31,12 +32,15 @@ def data(tmp_path: Path) -> Path:
 def test_from_files_to_a_model(
     data: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    (data / "train.toml").write_text(
+        '[data]\nvalidation_from = ["labelled"]\nwrong_share = 0.5\n[model]\nlayers = 1\n'
+        '[optimizer]\nprecision = "float32"\nsteps = 9\n'
+    )
     arguments = [
-        "train", "--base", str(data / "base"), "--out", str(data / "out"), "--steps", "4", "--precision", "float32",
-        "--data", f"{data / 'labelled.jsonl'}=2", str(data / "worked.jsonl"),
-        "--held-out", str(data / "held_out.jsonl"),
-        "--validation", "0.2", "--validation-from", "labelled", "--layers", "1", "--wrong-share", "0.5", "--quiet",
-        "--device", "cpu",
+        "train", "--config", str(data / "train.toml"), "--base", str(data / "base"), "--out", str(data / "out"),
+        "--data", f"{data / 'labelled.jsonl'}=2", str(data / "worked.jsonl"), "--steps", "4",
+        "--held-out", str(data / "held_out.jsonl"), "--validation", "0.2", "--quiet", "--device", "cpu",
+        "--log-to", "tensorboard",
     ]  # fmt: skip
     assert main([*arguments, "--minutes", "0"]) == 1
     assert "Paused at step 0 of 4" in capsys.readouterr().out
@@ -47,49 +51,88 @@ def test_from_files_to_a_model(
     assert "skipped 10 examples that share a question with the held-out files." in caplog.text
     assert load_local(data / "out").score("q", ["a"]).status == "scored"
     assert len([row for row in read_log(data / "out" / "log.jsonl") if "rate" in row]) == 4
+    assert list((data / "out" / "tensorboard").glob("events.out.tfevents.*"))
+    assert json.loads((data / "out" / "config.json").read_text())["num_hidden_layers"] == 1
 
 
 def test_a_folder_is_one_source(data: Path) -> None:
     (data / "files").mkdir()
     for name in ("labelled", "worked"):
         (data / f"{name}.jsonl").rename(data / "files" / f"{name}.jsonl")
-    for share in ([], ["--share"]):
-        arguments = ["train", "--base", str(data / "base"), "--out", str(data / f"out{len(share)}"), "--steps", "1"]
-        assert main([*arguments, "--data", f"{data / 'files'}=2", "--quiet", "--device", "cpu", *share]) == 0
+    for share in ("false", "true"):
+        (data / "train.toml").write_text(f"[data]\nshare = {share}\n")
+        arguments = ["train", "--config", str(data / "train.toml"), "--base", str(data / "base"), "--steps", "1"]
+        arguments += ["--out", str(data / f"out-{share}"), "--data", f"{data / 'files'}=2", "--quiet"]
+        assert main([*arguments, "--device", "cpu"]) == 0
 
 
 def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    common = ["train", "--base", str(data / "base"), "--out", str(data / "out"), "--quiet", "--precision", "float32"]
-    assert main([*common, "--data", str(data / "none.jsonl")]) == 2
-    assert "none.jsonl' is not a file" in capsys.readouterr().err
-    assert main([*common, "--data", f"{data / 'labelled.jsonl'}=0"]) == 2
-    assert "the weight must be above 0" in capsys.readouterr().err
-    assert main([*common, "--data", str(data / "labelled.jsonl"), "--learning-rate", "-1"]) == 2
-    assert "--learning-rate -1.0 must be above 0" in capsys.readouterr().err
     labelled = str(data / "labelled.jsonl")
+    common = ["train", "--base", str(data / "base"), "--out", str(data / "out"), "--quiet", "--data", labelled]
     for options, message in (
-        (["--wrong-share", "50"], "--wrong-share 50.0 must be between 0 and 1"),
-        (["--validation-from", "labelled.jsonl", "--validation", "0.1"], "the names in --data are labelled"),
-        (["--validation-from", "labelled"], "--validation-from needs --validation"),
-        (["--validation", "0.00001"], "sets no example aside"),
-        (["--data", labelled, labelled], "Several files of --data are called labelled"),
+        (["--data", str(data / "none.jsonl")], "none.jsonl' is not a file"),
+        (["--data", f"{labelled}=0"], f"--data {labelled}=0: the weight must be above 0"),
         (["--data", f"{labelled}=nan"], "the weight must be above 0 and finite"),
         (["--data", f"{labelled}=inf"], "the weight must be above 0 and finite"),
-        (["--multiple", "0"], "--multiple 0 must be at least 1"),
-        (["--batch-tokens", "0"], "--batch-tokens: Input should be greater than or equal to 1"),
-        (["--save-steps", "0"], "--save-steps 0 must be at least 1"),
-        (["--evaluate-steps", "0"], "--evaluate-steps 0 must be at least 1"),
+        (["--data", labelled, labelled], "Several files of --data are called labelled"),
+        (["--learning-rate", "-1"], "--learning-rate -1.0 must be above 0"),
+        (["--validation", "0.00001"], "--validation 1e-05 sets no example aside"),
+        (["--validation", "1"], "--validation 1.0 must be at least 0 and below 1"),
         (["--minutes", "nan"], "--minutes nan must be at least 0"),
         (["--epochs", "inf"], "--epochs inf must be above 0 and finite"),
-        (["--head-learning-rate", "inf"], "--head-learning-rate inf must be above 0 and finite"),
-        (["--weight-decay", "nan"], "--weight-decay nan must be at least 0 and finite"),
-        (["--clip", "0"], "--clip 0.0 must be above 0"),
         (["--seed", str(2**64)], "does not fit into 64 bits"),
+        (["--log-to", "mlflow"], "--log-to 'mlflow' is not supported. Choose from: tensorboard, wandb, trackio."),
         (["--out", labelled], f"File exists: '{labelled}'"),
     ):
-        assert main([*common, "--data", labelled, *options]) == 2
+        assert main([*common, *options]) == 2
         assert message in capsys.readouterr().err
     assert not (data / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[data]\nwrong_share = 50", "[data] wrong_share = 50.0 must be between 0 and 1"),
+        ('[data]\nvalidation = 0.1\nvalidation_from = ["labelled.jsonl"]', "the names in --data are labelled"),
+        ('[data]\nvalidation_from = ["labelled"]', "[data] validation_from needs --validation"),
+        ("[data]\nshare = true\nwrong_share = 0.5", "[data] share already balances correct and incorrect"),
+        ("[data]\nshare = true\nwrong_share = 0.5", "Omit [data] wrong_share."),
+        ("[model]\nlayers = 99", "[model] layers = 99, but the base has 2."),
+        ("[optimizer]\nlearning_rate = -1", "[optimizer] learning_rate = -1.0 must be above 0"),
+        ("[optimizer]\nhead_learning_rate = inf", "[optimizer] head_learning_rate = inf must be above 0 and finite"),
+        ("[optimizer]\nweight_decay = nan", "[optimizer] weight_decay = nan must be at least 0 and finite"),
+        ("[optimizer]\nclip = 0", "[optimizer] clip = 0.0 must be above 0"),
+        ("[batches]\nmultiple = 0", "[batches] multiple = 0 must be at least 1"),
+        ("[batches]\nbatch_tokens = 0", "[batches] batch_tokens = 0: must be at least 1"),
+        ("[run]\nsave_steps = 0", "[run] save_steps = 0 must be at least 1"),
+        ("[run]\nevaluate_steps = 0", "[run] evaluate_steps = 0 must be at least 1"),
+    ],
+)
+def test_mistakes_in_the_file_are_named(
+    text: str, message: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "train.toml").write_text(text)
+    arguments = ["train", "--config", str(data / "train.toml"), "--base", str(data / "base"), "--quiet"]
+    assert main([*arguments, "--out", str(data / "out"), "--data", str(data / "labelled.jsonl")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"surefoot: {data / 'train.toml'}: ")
+    assert message in error
+    assert not (data / "out").exists()
+
+
+def test_a_flag_is_named_if_it_overrides_the_file(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "train.toml").write_text("[optimizer]\nlearning_rate = 0.001\n")
+    arguments = ["train", "--config", str(data / "train.toml"), "--base", "b", "--out", "o", "--data", "d"]
+    assert main([*arguments, "--learning-rate", "0"]) == 2
+    assert capsys.readouterr().err == "surefoot: --learning-rate 0.0 must be above 0 and finite.\n"
+
+
+def test_a_missing_tracker_is_named_before_anything_is_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    assert main(["train", "--base", "none", "--data", "none", "--out", "none", "--log-to", "wandb"]) == 2
+    assert capsys.readouterr().err == "surefoot: --log-to wandb needs the package wandb. Run: pip install wandb\n"
 
 
 def test_weights_of_files() -> None:

@@ -35,6 +35,7 @@ from surefoot.train.model import Trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
 from surefoot.train.run_log import Log, draw_curve
 from surefoot.train.settings import Settings, Sitting
+from surefoot.train.trackers import Trackers
 
 logger = logging.getLogger("surefoot")
 
@@ -111,8 +112,8 @@ class Run:
         self.step = self.epoch = self.batch = self.tokens = 0
         self.best: tuple[float, float] | None = None
         self.evaluated = time.monotonic()
-        self._resume()
-        self.log = Log(folder / "log.jsonl", self.step)
+        self.resumed = self._resume()
+        self.log, self.trackers = Log(folder / "log.jsonl", self.step), Trackers()
 
     # --- data --------------------------------------------------------------------------------------------------------
 
@@ -157,6 +158,16 @@ class Run:
 
     def go(self) -> Result:
         """Train until the run is finished or paused."""
+        config, removed = asdict(self.settings), self.log.removed
+        try:
+            self.trackers.start(
+                self.sitting.log_to, self.folder, self.step, config, resumed=self.resumed, removed=removed
+            )
+            return self._go()
+        finally:
+            self.trackers.close()
+
+    def _go(self) -> Result:
         started = saved = time.monotonic()
         first, tokens = self.step, self.tokens
         stream = self._stream()
@@ -171,7 +182,7 @@ class Run:
                     self._save()
                     return Result(False, self.step, self.steps, self.folder, None)
                 numbers = self.learn([next(stream) for _ in range(self.settings.accumulate)])
-                self.log.add(step=self.step, **numbers, seconds=round(time.monotonic() - started, 3))
+                self._record(step=self.step, **numbers, seconds=round(time.monotonic() - started, 3))
                 speed = (self.tokens - tokens) / (time.monotonic() - started)
                 bar.update(1, f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s")
                 now = time.monotonic()
@@ -215,6 +226,10 @@ class Run:
             "norm": round(float(norm), 4),
             "tokens": sum(batch.tokens for batch in batches),
         }
+
+    def _record(self, **row: Any) -> None:
+        self.log.add(**row)
+        self.trackers.add(row)
 
     def _weigh(self, targets: Tensor) -> Tensor:
         return targets + (1 - targets) * self.settings.wrong_weight
@@ -271,7 +286,7 @@ class Run:
         if own is not None:
             self.model.load_state_dict(own)
         for name, quality in qualities.items():
-            self.log.add(step=self.step, evaluated=name, **quality.to_dict())
+            self._record(step=self.step, evaluated=name, **quality.to_dict())
             f1 = "none" if quality.f1 is None else f"{quality.f1:.3f}"
             logger.info("Step %d, %s: loss %.3f, F1 %s at 0.5.", self.step, name, quality.loss, f1)
 
@@ -289,10 +304,10 @@ class Run:
         }
         snapshot.save(self.snapshots, self.step, state, self.sitting.keep)
 
-    def _resume(self) -> None:
+    def _resume(self) -> bool:
         file = snapshot.last(self.snapshots)
         if file is None:
-            return
+            return False
         state = snapshot.load(file)
         other = [name for name, value in self.fingerprint.items() if state["fingerprint"].get(name) != value]
         if other:
@@ -311,6 +326,7 @@ class Run:
         self.evaluated -= state["since evaluation"]
         torch.set_rng_state(state["random"])
         logger.info("Resuming from step %d (%s).", self.step, file)
+        return True
 
     def _finish(self) -> Result:
         """Export the selected weights, with the threshold shifted to 0.5 if there are validation examples."""
@@ -330,7 +346,7 @@ class Run:
             self.model.load_state_dict(final)
         judged = self.held_out or self.validation
         quality = measure(self._judge(judged)) if judged else None
-        self.log.add(step=self.step, exported=True, threshold=threshold, **(quality.to_dict() if quality else {}))
+        self._record(step=self.step, exported=True, threshold=threshold, **(quality.to_dict() if quality else {}))
         export(self.trainee, self.folder, weights=final, dtype=self.sitting.dtype, trained_tokens=self.max_tokens)
         logger.info("%s", draw_curve(self.folder / "log.jsonl"))
         return Result(True, self.step, self.steps, self.folder, quality, threshold)

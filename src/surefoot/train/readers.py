@@ -144,7 +144,7 @@ def _solved(row: Mapping[str, Any], question: str, source: str, reading: Reading
     if reading.keep is None:
         raise OptionError(
             "This file contains solutions to every GSM8K test problem, including those of ProcessBench. Select the "
-            "problems to train on with --keep FILE (in Python: Reading(keep=read_questions(FILE)))."
+            "problems to train on with `keep` (in Python: Reading(keep=read_questions(FILE)))."
         )
     if question_key(question) not in reading.keep:
         return []

@@ -6,6 +6,7 @@ Invariant: the log has one line per step and one per evaluation, and looks the s
 from __future__ import annotations
 
 import json
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ class Log:
 
     def __init__(self, file: Path, step: int) -> None:
         """Continue after `step`: remove later lines, whose work was lost, and the line of the export."""
-        rows = read_log(file) if file.is_file() else []
-        rows = [row for row in rows if row["step"] <= step and "exported" not in row] if step else []
+        found = read_log(file) if file.is_file() else []
+        kept = [bool(step) and row["step"] <= step and "exported" not in row for row in found]
+        rows = list(compress(found, kept))
+        self.removed = [row for row, keep in zip(found, kept, strict=True) if not keep]
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         self._file = file

@@ -8,11 +8,13 @@ are the best that were evaluated: to reproduce them, evaluate every N steps rath
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from surefoot.errors import OptionError
 from surefoot.train.batch import Mixture, Shape
+from surefoot.train.trackers import check_trackers
 
 DECAYS = ("cosine", "linear", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -81,7 +83,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Sitting:
-    """When the run pauses, evaluates and saves, and what it exports."""
+    """When the run pauses, evaluates and saves, where it logs, and what it exports."""
 
     minutes: float | None = None
     """Pause after this time; the same call resumes the run."""
@@ -97,8 +99,11 @@ class Sitting:
     export: Literal["best", "last"] = "best"
     dtype: str = "float32"
     """Data type of the exported weights."""
+    log_to: Sequence[str] = ()
+    """Trackers that log.jsonl is also sent to: tensorboard, wandb, trackio."""
 
     def __post_init__(self) -> None:
+        check_trackers(self.log_to)
         for name in ("evaluate_steps", "save_steps"):
             if (every := getattr(self, name)) is not None and every < 1:
                 raise OptionError(f"{name}={every} must be at least 1. Omit it to use minutes instead.")

@@ -25,7 +25,7 @@ def cut_vocabulary(layout: dict[str, Any], texts: Iterable[str], common: int) ->
     """
     model = layout["model"]
     if model.get("type") != "BPE" or model.get("byte_fallback"):
-        raise OptionError("Only byte-level BPE vocabularies can be cut. Omit --vocabulary for this base.")
+        raise OptionError("Only byte-level BPE vocabularies can be cut. Omit `vocabulary` for this base.")
     vocabulary: dict[str, int] = model["vocab"]
     spelled = {number: token for token, number in vocabulary.items()}
     merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.bulk import write_jsonl
+from helpers.policies import END, START, Table, write_table_policy
 from surefoot.cli.main import main
 from surefoot.core.search_result import SearchResult
 from surefoot.evaluate import read_search_records
@@ -72,6 +73,17 @@ def test_a_question_without_an_answer_is_exit_code_1(
     assert "No path was finished" in capsys.readouterr().out
 
 
+def test_a_quantized_model_in_this_process(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table: Table = {START: {"2+3=5.\n\n": 1.0}, "2+3=5.\n\n": {"\\boxed{5}": 1.0}, "\\boxed{5}": {END: 1.0}}
+    policy = write_table_policy(tmp_path / "policy", table)
+    command = ["search", "--ask", QUESTION, "--generator", str(policy), "--generator-quantize", "nf4"]
+    assert main([*command, "--generator-batch", "3", "--model", str(checkpoint), "-n", "4", "--json"]) == 0
+    result = SearchResult.from_dict(json.loads(capsys.readouterr().out))
+    assert (result.answer, result.generator) == ("5", "policy")
+
+
 MESSAGES = [
     (["search"], "Missing option '--generator'."),
     (["search", "--generator", "ROLLOUTS"], "Give a file with questions, or one question with --ask."),
@@ -85,6 +97,9 @@ MESSAGES = [
     (["search", "QUESTIONS", "--generator", "ROLLOUTS", "--rank-by", "median"], "There is no aggregation 'median'."),
     (["search", "QUESTIONS", "--generator", "ROLLOUTS", "--gold", "target"], "`target` is missing"),
     (["search", "QUESTIONS", "--generator", "ROLLOUTS", "--threshold", "7"], "outside the scale"),
+    (["search", "QUESTIONS", "--generator", "ROLLOUTS", "--generator-quantize", "nf4"], "--generator-quantize: 'ROLL"),
+    (["search", "QUESTIONS", "--generator", "http://127.0.0.1:9", "--generator-batch", "4"], "--generator-batch: the"),
+    (["search", "QUESTIONS", "--generator", "ROLLOUTS", "--served-model", "a"], "--served-model: for servers only"),
 ]  # fmt: skip
 
 
@@ -102,5 +117,5 @@ def test_wrong_calls(
     before = set(tmp_path.iterdir())
     paths = {"QUESTIONS": questions, "ROLLOUTS": rollouts}
     assert main([paths.get(word, word) for word in arguments]) == 2
-    assert message in capsys.readouterr().err
+    assert message.replace("ROLL", rollouts[:9]) in capsys.readouterr().err
     assert set(tmp_path.iterdir()) == before

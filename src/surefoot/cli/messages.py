@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -63,6 +64,14 @@ def error_message(error: SurefootError, command: Any) -> str:
         if any(name in flags for name in names):
             return ", ".join(flags.get(name, name) for name in names) + message[len(", ".join(names)) :]
     return ARGUMENT.sub(argument, message)
+
+
+def rename_arguments(message: str, names: Mapping[str, str]) -> str:
+    """Replace the names of arguments in a message, as `name=...` or in a list at the beginning."""
+    listed = match[0] if (match := LIST.match(message)) else ""
+    renamed = ", ".join(names.get(name, name) for name in listed.split(", "))
+    rest = ARGUMENT.sub(lambda found: names.get(found[1], found[1]) + found[0][len(found[1]) :], message[len(listed) :])
+    return renamed + rest
 
 
 def flag(param: Any) -> str:

@@ -14,6 +14,7 @@ import typer
 
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import Command, with_groups
+from surefoot.cli.messages import rename_arguments
 from surefoot.cli.options import (
     COMPUTE,
     OUTPUT,
@@ -29,6 +30,7 @@ from surefoot.cli.options import (
     read_key,
 )
 from surefoot.core.generation import Sampling
+from surefoot.core.options import Quantization
 from surefoot.core.search_result import Selection
 from surefoot.errors import OptionError
 from surefoot.scoring.load_options import DEFAULT_MODEL
@@ -40,6 +42,15 @@ if TYPE_CHECKING:
     from surefoot.searching.job import SearchJobReport
 
 INPUT, GENERATOR, SEARCH, JOB = "Input", "Generator", "Search", "Job"
+
+OF_THE_GENERATOR = {
+    "model": "served_model",
+    "tokenizer": "generator_tokenizer",
+    "quantize": "generator_quantize",
+    "max_batch": "generator_batch",
+    "api_key": "generator_key",
+}
+"""What the arguments of `load_generator` are called here."""
 
 app = typer.Typer(add_completion=False)
 
@@ -73,6 +84,24 @@ class GeneratorOptions:
         str | None,
         typer.Option(
             metavar="WHERE", help="Folder or hub id with the tokenizer of the served model.", rich_help_panel=GENERATOR
+        ),
+    ] = None
+    generator_quantize: Annotated[
+        Quantization | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="For a model in this process: int8 (faster on CPUs) or nf4 (less memory).",
+            rich_help_panel=GENERATOR,
+        ),
+    ] = None
+    generator_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="For a model in this process: sequences at a time.",
+            show_default="32",
+            rich_help_panel=GENERATOR,
         ),
     ] = None
     generator_key: Annotated[
@@ -121,11 +150,15 @@ class GeneratorOptions:
 
         given: dict[str, Any] = {"model": self.served_model, "dialect": self.dialect}
         given |= {"tokenizer": self.generator_tokenizer, "system": self.system}
+        given |= {"quantize": self.generator_quantize, "max_batch": self.generator_batch}
         if self.generator_key is not None:
             given["api_key"] = read_key(self.generator_key)
-        return load_generator(
-            self.generator, prompt=self.prompt, **{name: value for name, value in given.items() if value is not None}
-        )
+        given = {name: value for name, value in given.items() if value is not None}
+        try:
+            return load_generator(self.generator, prompt=self.prompt, **given)
+        except OptionError as error:
+            # The command has flags with the same names for the PRM.
+            raise OptionError(rename_arguments(str(error), OF_THE_GENERATOR)) from error
 
     def sampling(self) -> Sampling:
         """How continuations are sampled."""

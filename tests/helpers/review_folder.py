@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from surefoot.core.labels import LabelledSolution, Outcomes, ScorerVerdict, StepLabel
@@ -56,7 +57,8 @@ def solutions() -> list[LabelledSolution]:
         solution(2, 0, "Solve 2x = 6.", "3", open_),
         LabelledSolution(3, 0, "Too hard?", "1", "", (), state="filtered", reason="The pass rate is 0."),
     ]
-    found[2] = LabelledSolution(**vars(found[2]) | {"judge": judge})
+    found[1] = replace(found[1], answer="49", outcome="wrong")
+    found[2] = replace(found[2], judge=judge)
     return found
 
 

@@ -130,32 +130,55 @@ def test_a_change_of_another_page_is_not_overwritten(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from surefoot.labelling.review.corrections import Change, Corrections
+from surefoot.labelling.review.corrections import Change, ConflictError, Corrections
 from surefoot.labelling.review.labels import SolutionKey
-store = Corrections(Path(sys.argv[1]))
-for step in range(40):
-    store.save(SolutionKey(int(sys.argv[2]), 0, "x" * 16), [Change(step, "right", None)])
+store, own, shared, won = Corrections(Path(sys.argv[1])), SolutionKey(int(sys.argv[2]), 0, "own"), SolutionKey(9, 9, "x"), 0
+print("ready", flush=True)
+input()
+for step in range(60):
+    store.save(own, [Change(step, "right", None)])
+    try:
+        store.save(shared, [Change(step, "wrong", None)])
+        won += 1
+    except ConflictError:
+        pass
+print(won)
 """
 
 
-def test_processes_and_threads_write_at_the_same_time(tmp_path: Path) -> None:
-    processes = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(which)]) for which in range(2)]
+def test_processes_write_at_the_same_time(tmp_path: Path) -> None:
+    """Each writes 60 steps of its own, and both try the same 60 steps, of which exactly one of them may change each."""
+    commands = [[sys.executable, "-c", WRITER, str(tmp_path), str(which)] for which in range(2)]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for command in commands]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    won = [int(process.communicate(timeout=120)[0]) for process in processes]
+    found = lines(tmp_path)  # raises if two lines are mixed
+    assert (sum(won), len(found)) == (60, 180)
+    assert sorted(line["step"] for line in found if line["hash"] == "x") == list(range(60))
+    assert sorted(len(opinions) for opinions in Corrections(tmp_path).current().values()) == [60, 60, 60]
+
+
+def test_threads_write_at_the_same_time(tmp_path: Path) -> None:
     store = Corrections(tmp_path)
 
     def write(offset: int) -> None:
-        for step in range(offset, 40, 2):
+        for step in range(offset, 40, 4):
             store.save(FIRST, [Change(step, "wrong", None)])
 
-    threads = [threading.Thread(target=write, args=(offset,)) for offset in range(2)]
+    threads = [threading.Thread(target=write, args=(offset,)) for offset in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [process.wait(120) for process in processes] == [0, 0]
-    found = lines(tmp_path)  # raises if two lines are mixed
-    assert len(found) == 120
-    assert sorted(line["step"] for line in found if line["hash"] == FIRST.hash) == list(range(40))
-    assert sorted(len(opinions) for opinions in store.current().values()) == [40, 40, 40]
+    assert sorted(line["step"] for line in lines(tmp_path)) == list(range(40))
+    assert len(store.of(FIRST)) == 40
 
 
 def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ export function make(tag, options = {}, ...children) {
 }
 
 const word = (hard) => (hard === null ? "none" : hard ? "right" : "wrong");
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const number = (score) => (score !== 0 && Math.abs(score) < 0.0005 ? score.toExponential(1) : score.toFixed(3));
 
 export function errorText(first) {
@@ -143,7 +143,7 @@ function rollouts(step) {
   const drawn = [];
   if (step.interval) {
     const [low, high] = step.interval;
-    parts.push(`${percent(right / (right + wrong))}, 95 % interval ${percent(low)} to ${percent(high)}`);
+    parts.push(`${percent(right / (right + wrong))}, 95\u00a0% interval ${percent(low)} to ${percent(high)}`);
     const bar = make("span", { class: "interval", "aria-hidden": "true" });
     Object.entries({ "--low": low, "--high": high, "--value": right / (right + wrong) }).forEach(([name, value]) => bar.style.setProperty(name, value));
     drawn.push(bar);

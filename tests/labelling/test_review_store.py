@@ -132,7 +132,8 @@ import sys
 from pathlib import Path
 from surefoot.labelling.review.corrections import Change, ConflictError, Corrections
 from surefoot.labelling.review.labels import SolutionKey
-store, own, shared, won = Corrections(Path(sys.argv[1])), SolutionKey(int(sys.argv[2]), 0, "own"), SolutionKey(9, 9, "x"), 0
+store, won = Corrections(Path(sys.argv[1])), 0
+own, shared = SolutionKey(int(sys.argv[2]), 0, "own"), SolutionKey(9, 9, "x")
 print("ready", flush=True)
 input()
 for step in range(60):

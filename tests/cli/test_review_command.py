@@ -13,8 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from helpers.bulk import write_jsonl
 from helpers.review_folder import solutions, write_labels
 from surefoot.cli.main import main
+from surefoot.core.labels import LabelledSolution
 from surefoot.labelling.review.corrections import Change, Corrections
 from surefoot.labelling.review.labels import key_of
 from surefoot.train.readers import read_examples
@@ -73,6 +75,25 @@ def test_the_export(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     found = json.loads(capsys.readouterr().out)
     assert (found["rows"], found["changed"], found["agreement"]) == (3, 1, 0.0)
     assert sorted(path.name for path in folder.iterdir()) == [".corrections.lock", "corrections.jsonl", "labels.jsonl"]
+
+
+def test_the_labels_of_a_job_before_and_after_it_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    right, wrong = "3 * 4 = 12.\n\nThe answer is \\boxed{12}.", "3 * 4 = 13.\n\nThe answer is \\boxed{13}."
+    rollouts = [{"question": "What is 3 * 4?", "solution": text} for text in (right, wrong)]
+    write_jsonl(tmp_path / "rollouts.jsonl", rollouts)
+    row = {"question": "What is 3 * 4?", "answer": "12", "responses": [right, wrong]}
+    source, out, export = write_jsonl(tmp_path / "q.jsonl", [row]), tmp_path / "labels", tmp_path / "out.jsonl"
+    job = ["label", str(source), "--completions", "responses", "--generator", str(tmp_path / "rollouts.jsonl")]
+    job += ["--out", str(out), "-k", "2", "--quiet"]
+    assert main(job) == 0
+    solution = LabelledSolution.from_dict(json.loads((out / "labels.jsonl").read_text().splitlines()[0]))
+    Corrections(out).save(key_of(solution), [Change(1, "wrong", None)])
+    for more in ([], ["--fresh"]):  # the same texts are labelled again, and the verdict still applies
+        assert main([*job, *more]) == 0
+        capsys.readouterr()
+        assert main(["label", "--review", str(out), "--export", str(export), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["changed"] == 1
+        assert next(iter(read_examples(export))).targets == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,11 +126,26 @@ def test_a_person_decides_where_the_judge_disagrees(folder: Path) -> None:
     assert row["targets"] == [0.0, 0.0]
 
 
-def test_what_cannot_be_reviewed(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no labels\.jsonl"):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: {"question": "x"},
+        lambda data: data | {"question": 5},
+        lambda data: data | {"index": -1},
+        lambda data: data | {"steps": [data["steps"][0] | {"text": None}]},
+        lambda data: data | {"steps": [data["steps"][0] | {"hard": "yes"}]},
+        lambda data: data | {"judge": {"model": "m", "first_error": 0, "scores": [], "spreads": [], "certain": None}},
+    ],
+)
+def test_damaged_labels_are_an_error_with_their_line(tmp_path: Path, damage: Any) -> None:
+    rows = [solutions()[0].to_dict(), damage(solutions()[1].to_dict())]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match=r"line 2.*not a labelled solution"):
         corrected(tmp_path)
-    (tmp_path / "labels.jsonl").write_text('{"question": "x"}\n')
-    with pytest.raises(InputError, match=r"line 1.*not a labelled solution"):
+
+
+def test_a_folder_without_labels(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no labels\.jsonl"):
         corrected(tmp_path)
 
 

@@ -5,6 +5,7 @@ Invariant: it answers only requests to this machine's own names, and accepts cha
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -52,8 +53,12 @@ def create_app(session: ReviewSession) -> Starlette:
     async def detail(request: Request) -> Response:
         return _json(await run_in_threadpool(session.detail, _position(request, session)))
 
+    one_at_a_time = asyncio.Semaphore(1)  # requests that wait must not take the threads that save changes
+
     async def scores(request: Request) -> Response:
-        found = await run_in_threadpool(session.score, _position(request, session))
+        position = _position(request, session)
+        async with one_at_a_time:
+            found = await run_in_threadpool(session.score, position)
         if found is None:
             raise HTTPException(404, "This review has no scorer. Start it with --model.")
         return _json(found)

@@ -131,7 +131,8 @@ def apply_all(solutions: Sequence[LabelledSolution], current: Mapping[SolutionKe
     """Apply opinions to all solutions."""
     keys = [key_of(solution) for solution in solutions]
     found = tuple(apply(solution, current.get(key, NO_OPINIONS)) for solution, key in zip(solutions, keys, strict=True))
-    return Corrected(found, summarize(dict(zip(keys, solutions, strict=True)), current))
+    with_steps = {key: solution for key, solution in zip(keys, solutions, strict=True) if solution.steps}
+    return Corrected(found, summarize(with_steps, current))
 
 
 def apply(solution: LabelledSolution, opinions: Opinions) -> LabelledSolution:
@@ -155,7 +156,7 @@ def apply(solution: LabelledSolution, opinions: Opinions) -> LabelledSolution:
 def summarize(
     solutions: Mapping[SolutionKey, LabelledSolution], current: Mapping[SolutionKey, Opinions]
 ) -> ReviewSummary:
-    """Count what people said. The time that this takes depends on the number of opinions only."""
+    """Count what people said about solutions with steps. The time depends on the number of opinions only."""
     counts = Counter[str]()
     for key, opinions in current.items():
         labels = solutions[key].steps if key in solutions else ()
@@ -163,8 +164,7 @@ def summarize(
         for step, opinion in opinions.items():
             counts[_kind(labels[step].hard, opinion) if step < len(labels) else "not_applied"] += 1
     names = ("reviewed", "started", "confirmed", "changed", "added", "unsure", "not_applied")
-    with_steps = sum(bool(solution.steps) for solution in solutions.values())
-    return ReviewSummary(with_steps, *(counts[name] for name in names))
+    return ReviewSummary(len(solutions), *(counts[name] for name in names))
 
 
 def progress(count: int, opinions: Opinions) -> str:

@@ -40,7 +40,22 @@ def read_labels(folder: Path) -> Sequence[LabelledSolution]:
     found = []
     for record in read_records(path):
         try:
-            found.append(LabelledSolution.from_dict(record.data))
+            solution = LabelledSolution.from_dict(record.data)
         except (InputError, AttributeError) as error:
             raise record.wrong(str(error)) from error
+        if not _is_sound(solution):
+            raise record.wrong("This is not a labelled solution: a text or a label has a wrong type.")
+        found.append(solution)
     return found
+
+
+def _is_sound(solution: LabelledSolution) -> bool:
+    """Whether a file has what its format promises. Nothing checks the types before."""
+    texts = [solution.question, solution.gold, *(step.text for step in solution.steps)]
+    numbers = [solution.index, solution.number]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(type(number) is int and number >= 0 for number in numbers)
+        and all(step.hard in (True, False, None) for step in solution.steps)
+        and all(len(each.scores) == len(solution.steps) for each in (solution.judge, solution.screen) if each)
+    )

@@ -10,6 +10,7 @@ const MEANINGS = [
   ["x", "remove the verdict on the step"], ["z", "undo the last change on this page"], ["n p", "next or previous solution"], ["?", "this list"],
 ];
 const REPEATABLE = ["up", "down"]; // a key that is held down must not judge all steps
+const PAUSE = 150; // milliseconds
 const THEMES = { "": ["Auto", "same as the system"], light: ["Light", "light"], dark: ["Dark", "dark"] };
 
 const state = { entries: [], filter: "all", start: 0, solution: null, selected: 0, saving: new Set(), scores: new Map(), undo: [], model: null };
@@ -112,10 +113,12 @@ function show(solution) {
   state.entries[solution.position] = solution.entry;
 }
 
-// Scores may take a while, so they are not in the queue.
+// Scores may take a while, so they are not in the queue. Solutions that are skipped fast are not scored.
 async function score(position) {
-  if (state.model === null || state.scores.get(position)?.scores) return;
-  state.scores.set(position, { text: "computing…" });
+  await new Promise((resolve) => setTimeout(resolve, PAUSE));
+  const known = state.scores.get(position);
+  if (state.model === null || state.solution?.position !== position || known?.running || known?.scores) return;
+  state.scores.set(position, { running: true, text: "computing…" });
   draw();
   try {
     const found = await ask(`/api/solutions/${position}/scores`);

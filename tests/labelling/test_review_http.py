@@ -15,6 +15,7 @@ import pytest
 
 import surefoot
 from helpers.review_folder import BAKER, reviewed, solutions, write_labels
+from helpers.serving import served
 from surefoot.labelling.review.labels import key_of
 
 HASH = key_of(solutions()[0]).hash
@@ -227,3 +228,14 @@ def test_scores_next_to_labels(folder: Path, mini: surefoot.Scorer) -> None:
         assert found["entry"]["disagrees"] is True
         overview = httpx.get(f"{url}/api/review").json()
         assert (overview["model"], overview["entries"][0]["disagrees"]) == (mini.name, True)
+
+
+def test_a_scorer_that_fails_does_not_stop_the_review(folder: Path, scorer: surefoot.Scorer) -> None:
+    with served([scorer]) as (service, _):
+        client = surefoot.Client(service, patience=0.2)
+        assert client.name
+    with client, reviewed(folder, client) as url:
+        reply = httpx.get(f"{url}/api/solutions/0/scores", timeout=60)
+        assert reply.status_code == 500
+        assert service in reply.json()["error"]
+        assert httpx.post(url + SAVE, json=body()).status_code == 200

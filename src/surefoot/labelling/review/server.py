@@ -14,6 +14,8 @@ from surefoot.labelling.review.app import create_app
 from surefoot.labelling.review.session import ReviewSession
 
 HOST = "127.0.0.1"
+SHUTDOWN_SECONDS = 3
+"""How long open requests may take after Ctrl+C. Changes are saved within milliseconds, scores may take longer."""
 
 
 def serve_review(
@@ -34,7 +36,7 @@ def serve_review(
 
 
 def review_server(session: ReviewSession) -> uvicorn.Server:
-    """Return the server, which finishes open requests before it stops."""
+    """Return the server, which finishes changes before it stops."""
     config = uvicorn.Config(
         create_app(session),
         log_config=None,
@@ -44,7 +46,7 @@ def review_server(session: ReviewSession) -> uvicorn.Server:
         proxy_headers=False,
         ws="none",
         lifespan="off",
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     return uvicorn.Server(config)
 

@@ -81,6 +81,7 @@ def test_every_unknown_step_says_why(folder: Path) -> None:
 def test_the_summary(folder: Path) -> None:
     nothing = corrected(folder).summary
     assert (nothing.solutions, nothing.reviewed, nothing.agreement, nothing.interval) == (4, 0, None, None)
+    assert "agree" not in str(nothing)
     say(folder, RIGHT, s0="right", s1="wrong", s2="unsure")  # complete: confirmed, changed, unsure
     say(folder, WRONG, s1="wrong")  # step 0 is missing: confirmed
     say(folder, DISPUTED, s0="wrong")  # complete, because the first step is wrong: changed

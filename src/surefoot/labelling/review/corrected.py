@@ -69,8 +69,9 @@ class ReviewSummary:
             f"{self.reviewed:,} of {self.solutions:,} solutions are reviewed, {self.started:,} more in part",
             f"labels: {self.confirmed:,} confirmed, {self.changed:,} changed, {self.added:,} added, "
             f"{self.unsure:,} unsure",
-            f"people agree with {percent(self.agreement, self.interval)}% of the labels that they judged",
         ]
+        if self.agreement is not None:
+            lines.append(f"people agree with {percent(self.agreement, self.interval)}% of the labels that they judged")
         if self.not_applied:
             lines.append(f"{self.not_applied:,} verdicts do not apply, because the solution has changed")
         return "\n".join(lines)

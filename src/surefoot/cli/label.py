@@ -1,4 +1,7 @@
-"""`surefoot label`: labels the steps of solutions by rollouts. The same command continues after a crash."""
+"""`surefoot label`: labels the steps of solutions by rollouts. The same command continues after a crash.
+
+`surefoot label --review` is in `review.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
-from surefoot.cli.groups import Command, with_groups
+from surefoot.cli.groups import with_groups
 from surefoot.cli.options import COMPUTE, OUTPUT, Json, Quiet, Verbose, examples, finite
+from surefoot.cli.review import ReviewCommand, ReviewOptions
 from surefoot.cli.search import INPUT, JOB, GeneratorOptions
 from surefoot.core.generation import Sampling
 from surefoot.labelling.rows import Target
@@ -206,11 +210,13 @@ class LabelOptions:
 
 
 @app.command(
-    cls=Command,
+    cls=ReviewCommand,
     epilog=examples(
         "surefoot label questions.jsonl --generator ./policy --out labels/",
         "surefoot label solved.jsonl --solution response --generator ./policy --out l/",
         "surefoot label q.jsonl --generator ./policy --out l/ --procedure binary",
+        "surefoot label --review labels/ --model mini",
+        "surefoot label --review labels/ --export corrected.jsonl",
     ),
 )
 @with_groups
@@ -222,6 +228,7 @@ def label(
     input_options: QuestionOptions,
     generator: GeneratorOptions,
     labels: LabelOptions,
+    review: ReviewOptions,  # for `ReviewCommand`
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the labels.", rich_help_panel=OUTPUT)],
     train_file: Annotated[
         str | None,
@@ -236,7 +243,8 @@ def label(
     verbose: Verbose = False,
 ) -> int:
     """Label steps by rollouts: a language model continues every solution from each of its steps, and a step is right if
-    the right answer is still reached. The same command continues after a crash."""
+    the right answer is still reached. The same command continues after a crash. With --review, correct the labels on a
+    local page instead."""
     settings = labels.settings(generator.sampling())
     from surefoot.labelling.job import label as run
 

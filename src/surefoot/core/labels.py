@@ -20,9 +20,9 @@ unknown."""
 
 StepState = Literal["labelled", "unknown"]
 
-LabelSource = Literal["rollouts", "answer", "implied", "screen"]
+LabelSource = Literal["rollouts", "answer", "implied", "screen", "person"]
 """Where a label comes from: rollouts from the step, the solution's own answer (for its last step), a later step that is
-right (binary search), or the scorer that screens solutions."""
+right (binary search), the scorer that screens solutions, or a person who reviewed it."""
 
 SolutionState = Literal["labelled", "filtered", "unfinished", "failed"]
 """`filtered`: the question's pass rate is out of bounds. `unfinished`: the sampled solution was cut off. `failed`: the

@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from surefoot._version import __version__
 from surefoot.core.aggregation import AGGREGATIONS
+from surefoot.display.page_files import base_style, icon
 from surefoot.display.search_tree import search_tree_script, search_tree_style
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
 from surefoot.scoring.scorer import Scorer
@@ -38,14 +39,15 @@ PAGE = {
     "/static/page.css": ("page.css", "text/css"),
     "/static/page.js": ("page.js", "text/javascript"),
     "/static/searches.js": ("searches.js", "text/javascript"),
-    "/static/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 """Files of this package: their name and their type by path."""
-SEARCH_TREE = {
+SHARED = {
+    "/static/base.css": (base_style, "text/css"),
+    "/static/icon.svg": (icon, "image/svg+xml"),
     "/static/search_tree.css": (search_tree_style, "text/css"),
     "/static/search_tree.js": (search_tree_script, "text/javascript"),
 }
-"""The view that the page shares with reports."""
+"""What the page shares with reports and with the review of labels."""
 
 
 def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> FastAPI:
@@ -69,7 +71,7 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> F
             Middleware(
                 ServiceMiddleware,
                 state=state,
-                routes=frozenset({"/openapi.json", *PAGE, *SEARCH_TREE, *described}),
+                routes=frozenset({"/openapi.json", *PAGE, *SHARED, *described}),
             )
         ],
         exception_handlers=dict.fromkeys(ERRORS, _on_error),
@@ -82,7 +84,7 @@ def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> F
     for path, (name, media_type) in PAGE.items():
         content = static.joinpath(name).read_text(encoding="utf-8").replace("{{ aggregations }}", _aggregations())
         app.add_route(path, _fixed(content.encode(), media_type), include_in_schema=False)
-    for path, (read, media_type) in SEARCH_TREE.items():
+    for path, (read, media_type) in SHARED.items():
         app.add_route(path, _fixed(read().encode(), media_type), include_in_schema=False)
     return app
 

@@ -1,7 +1,7 @@
 """Linear layers in 4 or 8 bits.
 
 Each layer is quantized right after its tensor has been read, so the original model and its quantized copy are never in
-memory together. Norms, embeddings and the head are not quantized.
+memory together. Norms, embeddings and the head of a PRM are not quantized.
 """
 
 from __future__ import annotations

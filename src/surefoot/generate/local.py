@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -27,6 +28,8 @@ from surefoot.generate.local_text import TextStream
 from surefoot.generate.prompt_encoder import PromptEncoder, find_tokenizer_folder
 from surefoot.tokenization.settings import TokenizerSettings, read_tokenizer_settings
 from surefoot.tokenization.tokenizer import PromptTokenizer
+
+logger = logging.getLogger("surefoot")
 
 JOIN_PART = 8
 """Sequences join a running batch when there is room for this part of the largest one."""
@@ -64,7 +67,6 @@ class LocalGenerator:
         folder = find_model_folder(model, revision)
         self._tokenizer_folder = folder if tokenizer is None else find_tokenizer_folder(tokenizer)
         self._name = folder.resolve().name if Path(model).expanduser().is_dir() else str(model)
-        self._max_batch = max_batch
         try:
             self._encoder = PromptEncoder.from_folder(self._tokenizer_folder, self._prompt)
         except CheckpointError as error:
@@ -72,6 +74,7 @@ class LocalGenerator:
         self._files = {file: _status(file) for file in _text_files(folder, self._tokenizer_folder)}
         self._loaded = load_model(folder, device=device, dtype=dtype, quantize=quantize)
         self._quantize: Quantization | None = quantize
+        self._max_batch = max_batch if self._loaded.pads else 1
         settings = read_tokenizer_settings(self._tokenizer_folder)
         self._decoder = _decoder(self._loaded, self._encoder, settings, self._tokenizer_folder)
         self._worker = BatchWorker(self._run)
@@ -136,7 +139,10 @@ class LocalGenerator:
             for each, continuation in self._advance(batch, waiting, inbox.is_over):
                 found = done.setdefault(each.owner, {})
                 found[each.index] = continuation
-                if len(found) == each.request.n and not inbox.is_over(each.owner):
+                if inbox.is_over(each.owner):
+                    del done[each.owner]
+                elif len(found) == each.request.n:
+                    del done[each.owner]
                     ordered = tuple(found[index] for index in range(each.request.n))
                     yield each.owner, Generation(ordered, len(each.prompt), each.request.n)
 
@@ -154,16 +160,18 @@ class LocalGenerator:
             while waiting and len(joining) < room:
                 if not is_over((each := waiting.popleft()).owner):
                     joining.append(each)
-        added: list[SequenceRequest] = []
+        stranded: list[SequenceRequest] = []
+        groups = deque(group_sequences(joining, self._max_batch))
         try:
-            for group in group_sequences(joining, self._max_batch):
-                batch.add(group)
-                added += group
+            while groups and batch.is_open:
+                batch.add(groups[0])
+                groups.popleft()
             batch.step()
-        except BaseException:  # a crash inside tokenizers is not an Exception
-            stranded = [*batch.abandon(), *(each for each in joining if each not in added)]
-            return [*batch.collect(), *((each, self._alone(each, is_over)) for each in stranded)]
-        return batch.collect()
+        except BaseException as error:  # a crash inside tokenizers is not an Exception
+            logger.warning("A batch failed (%s). Its sequences are decoded alone.", describe(error))
+            stranded = [*batch.abandon(), *(groups.popleft() if groups else ())]
+        waiting.extendleft(each for group in reversed(groups) for each in reversed(group))
+        return [*batch.collect(), *((each, self._alone(each, is_over)) for each in stranded)]
 
     def _alone(self, wanted: SequenceRequest, is_over: Callable[[int], bool]) -> Continuation:
         """Decode one sequence from its beginning."""
@@ -184,7 +192,7 @@ class LocalGenerator:
             prompt = (*self._encoder.prompt_ids(request.question), *self._encoder.prefix_ids(request.prefix))
         except SurefootError as error:
             return (), str(error)
-        except Exception as error:
+        except BaseException as error:  # a crash inside tokenizers is not an Exception
             return (), describe(error)
         if not prompt:
             return (), "The chat template writes nothing, so there is no prompt."

@@ -6,6 +6,8 @@ copied for every token. In a batch of long sequences both take longer than the m
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
 import torch
@@ -20,8 +22,16 @@ ROOM = 128
 """Tokens by which the buffer of a cache layer grows."""
 
 
-def register() -> str:
-    """Make the attention known to transformers. Return its name."""
+def attention_for(model_class: type[Any]) -> str:
+    """The name of the attention for a class of transformers: this one, if the class leaves the choice to its caller.
+
+    Some classes look the name up in a table of their own, or do something else for another name than `sdpa`.
+    """
+    if not getattr(model_class, "_supports_sdpa", False):
+        return "eager"
+    source = inspect.getsource(sys.modules[model_class.__module__])
+    if not getattr(model_class, "_supports_attention_backend", False) or '"sdpa"' in source:
+        return "sdpa"
     AttentionInterface.register(NAME, decoding_attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     return NAME
@@ -90,6 +100,11 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self.values = torch.cat(_padded(self.values, other.values))
         self._key_buffer = self._value_buffer = None
 
+    def remove_first(self, tokens: int) -> None:
+        """Remove the first tokens of every row."""
+        self.keys, self.values = self.keys[:, :, tokens:], self.values[:, :, tokens:]
+        self._key_buffer = self._value_buffer = None
+
     @classmethod
     def of(cls, layer: Any) -> Any:
         """Return a layer with the same keys and values. Layers of other kinds, such as sliding windows, stay."""
@@ -118,6 +133,20 @@ def joined(first: Any, second: Any) -> Any:
     for mine, other in zip(first.layers, second.layers, strict=True):
         mine.join(other)
     return first
+
+
+def without_padding(cache: Any, mask: Tensor) -> Tensor:
+    """Remove the tokens in front that are padding in every row. Return the mask of the others.
+
+    Rows that join are padded to the length of the others. Without this, the length would grow for as long as there is
+    work.
+    """
+    first = int(mask.any(dim=0).long().argmax())
+    if not first or not can_join(cache):
+        return mask
+    for layer in cache.layers:
+        layer.remove_first(first)
+    return mask[:, first:]
 
 
 def joined_masks(first: Tensor, second: Tensor) -> Tensor:

@@ -113,6 +113,9 @@ class _Thread(threading.Thread):
             self.waiting.put(None)  # ends the thread when nothing is left
         except queue.Empty:
             pass
+        if arrived:
+            for number in [number for number, (_, future) in self._open.items() if future.cancelled()]:
+                del self._open[number]
         start = self._next
         for entry in arrived:
             self._open[self._next] = entry

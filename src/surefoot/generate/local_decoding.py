@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.core.generation import Continuation, EndState, GenerationRequest
-from surefoot.generate.local_attention import can_join, joined, joined_masks, without_copies
+from surefoot.generate.local_attention import can_join, joined, joined_masks, without_copies, without_padding
 from surefoot.generate.local_sampling import next_tokens
 from surefoot.generate.local_text import TextStream
 
@@ -117,7 +117,7 @@ class RunningBatch:
             batch.step()
             finished = batch.collect()
 
-    A method that raises leaves the batch as it was; `abandon` then returns what is not finished.
+    After a method raised, only `abandon` and `collect` may be called.
     """
 
     def __init__(self, decoder: Decoder) -> None:
@@ -170,8 +170,10 @@ class RunningBatch:
         logits, self._cache = _forward(self._decoder, ids, mask, positions, self._cache)
         self._mask = mask
         running = [row for row in self._rows if row.end is None]
-        _choose(self._rows, logits)
-        self._finished += [row for row in running if row.end is not None]
+        try:
+            _choose(self._rows, logits)
+        finally:  # also those that ended before another one failed
+            self._finished += [row for row in running if row.end is not None]
 
     def stop(self, is_over: Callable[[int], bool]) -> None:
         """End the sequences whose owners are over."""
@@ -199,6 +201,7 @@ class RunningBatch:
             kept = _tensor(left, self._decoder)
             self._cache.reorder_cache(kept)
             self._mask, self._rows = self._mask[kept], [self._rows[at] for at in left]
+            self._mask = without_padding(self._cache, self._mask)
 
 
 def _choose(rows: Sequence[_Sequence], logits: Tensor) -> None:

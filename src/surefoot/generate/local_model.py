@@ -45,6 +45,9 @@ class LoadedModel:
     """The end-of-turn tokens in generation_config.json and config.json."""
     vocabulary: int | None
     """The number of input tokens; None if the class does not say."""
+    pads: bool = True
+    """Whether sequences of different lengths can be computed together. Sparse attention that selects tokens counts
+    padding, too."""
 
 
 def find_model_folder(model: str | Path, revision: str | None = None) -> Path:
@@ -101,7 +104,8 @@ def load_model(
         ) from error
     ends = [*_ids(getattr(model, "generation_config", None)), *_ids(config), *_ids(config.get_text_config())]
     vocabulary = getattr(model.get_input_embeddings(), "num_embeddings", None)  # type: ignore[operator]
-    return LoadedModel(model, folder, chosen_device, chosen_dtype, _context(config), frozenset(ends), vocabulary)
+    pads = getattr(config.get_text_config(), "index_topk", None) is None
+    return LoadedModel(model, folder, chosen_device, chosen_dtype, _context(config), frozenset(ends), vocabulary, pads)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -161,12 +165,12 @@ def _check_config(folder: Path) -> None:
 def _from_pretrained(folder: Path, dtype: torch.dtype) -> tuple[nn.Module, Any]:
     from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, PretrainedConfig
 
-    from surefoot.generate.local_attention import register
+    from surefoot.generate.local_attention import attention_for
 
     raw, _ = PretrainedConfig.get_config_dict(folder, local_files_only=True)
     config = CONFIG_MAPPING[raw["model_type"]].from_dict(_without_code(raw))
     model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    attention = register() if getattr(model_class, "_supports_sdpa", False) else "eager"
+    attention = attention_for(model_class)
     with _without_progress_bar():
         model, loaded = model_class.from_pretrained(
             folder,

@@ -5,18 +5,17 @@
 
 Runs best-of-N, beam search and DVTS with N continuations per round, greedy decoding, and independent samples with as
 many tokens as the longest search. Prints the comparison, and the cost as JSON. It continues where an earlier run with
-the same options ended. With `--processes`, every process has one thread and its share of the questions: on a CPU, that
-is faster for small models than one process with several threads.
+the same options ended. With `--processes`, every process has one thread and its share of the questions.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
+
+from processes import run_shares
 
 import surefoot
 from surefoot.core.search_result import SearchRecord
@@ -41,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--system", help="system message of the generator")
     parser.add_argument("--prompt", type=Path, help="file with the user message; {question} stands for the question")
     parser.add_argument("--quantize", choices=("int8", "nf4"), help="for a generator in this process")
-    parser.add_argument("--max-batch", type=int, default=32, help="for a generator in this process")
+    parser.add_argument("--max-batch", type=int, help="for a generator in this process")
     parser.add_argument("--processes", type=int, default=1)
     return parser
 
@@ -51,7 +50,8 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     given = {} if options.system is None else {"system": options.system}
     if options.prompt is not None:
         given["prompt"] = options.prompt.read_text(encoding="utf-8").strip()
-    local = {"quantize": options.quantize, "max_batch": options.max_batch} if options.quantize else {}
+    local = {"quantize": options.quantize, "max_batch": options.max_batch}
+    local = {name: value for name, value in local.items() if value is not None}
     report = surefoot.search_many(
         options.questions,
         options.out,
@@ -73,29 +73,9 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     return {"seconds": report.seconds, "scoring": report.scoring_seconds}
 
 
-def run_processes(options: argparse.Namespace) -> list[dict[str, float]]:
-    """Divide the questions among processes and wait for all of them."""
-    lines = options.questions.read_text(encoding="utf-8").splitlines()[: options.limit]
-    children = []
-    for at in range(options.processes):
-        out = options.out / f"part-{at}"
-        out.mkdir(parents=True, exist_ok=True)
-        share = out.with_suffix(".jsonl")
-        share.write_text("".join(f"{line}\n" for line in lines[at :: options.processes]), encoding="utf-8")
-        # Of an option that is named twice, the last one counts.
-        command = [sys.executable, __file__, *sys.argv[1:], "--processes", "0", "--out", str(out), str(share)]
-        command.remove(str(options.questions))
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        children.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
-    found = [child.communicate()[0] for child in children]
-    if any(child.returncode for child in children):
-        sys.exit("A process failed. Run the same command again to continue.")
-    return [json.loads(text.splitlines()[-1]) for text in found]
-
-
 def costs(records: list[SearchRecord], times: list[dict[str, float]]) -> dict[str, float]:
     searches = [search for record in records for search in record.searches.values() if search.spent.prm_tokens]
-    stepwise = [search for search in searches if "best-of" not in search.strategy]
+    stepwise = [search for search in searches if search.strategy["name"] != "best-of-n"]
     computed = sum(search.spent.prm_tokens for search in stepwise)
     rescored = sum(search.spent.prm_tokens_rescored for search in stepwise)
     seconds, scoring = (sum(time[name] for time in times) for name in ("seconds", "scoring"))
@@ -114,9 +94,11 @@ def main() -> None:
     if options.processes == 0:
         print(json.dumps(run(options)))
         return
-    parallel = options.processes > 1
-    times = run_processes(options) if parallel else [run(options)]
-    parts = [options.out / f"part-{at}" for at in range(options.processes)] if parallel else [options.out]
+    if options.processes > 1:
+        given = (sys.argv[1:], options.questions, options.out, options.processes, options.limit)
+        parts, times = run_shares(__file__, *given)
+    else:
+        parts, times = [options.out], [run(options)]
     records = [record for part in parts for record in read_search_records(part / "results.jsonl")]
     comparison = compare_searches(records)
     if options.report:

@@ -349,7 +349,8 @@ def test_a_sequence_that_ends_when_another_one_fails_is_not_lost(
 ) -> None:
     requests = [GenerationRequest(text, max_tokens=most, sampling=ONE) for text, most in (("First", 3), ("Second", 9))]
     alone = [continue_all(generator, [request])[0] for request in requests]
-    add, failed = _Sequence.add, []
+    add = _Sequence.add
+    failed: list[int] = []
 
     def fail_once(self: _Sequence, token: int | None) -> None:
         if self.wanted.request is requests[1] and self.tokens == 2 and not failed:

@@ -43,9 +43,9 @@ class LocalGenerator:
         generation = await generator.generate(GenerationRequest("What is 2 + 3?", n=4, step_end="\\n\\n"))
 
     Up to `max_batch` sequences are decoded at a time; those of new requests take the place of finished ones. `quantize`
-    is `int8` (on CPUs, where it is several times faster) or `nf4` (a quarter of the memory of bfloat16). Only the
-    request's `Sampling` decides how tokens are chosen; the penalties and defaults in generation_config.json are not
-    used. Special tokens have no text, except those that end the answer.
+    is `int8` (faster on CPUs) or `nf4` (a quarter of the memory of bfloat16). Only the request's `Sampling` decides how
+    tokens are chosen; the penalties and defaults in generation_config.json are not used. Special tokens have no text,
+    except those that end the answer.
     """
 
     def __init__(

@@ -170,7 +170,7 @@ SOLVED = {
 
 def test_example_solutions_need_to_know_what_may_be_trained_on(tmp_path: Path) -> None:
     file = lines(tmp_path / "solutions.jsonl", SOLVED, SOLVED | {"question": "Another one?"})
-    with pytest.raises(OptionError, match="--keep FILE"):
+    with pytest.raises(OptionError, match="Select the problems to train on with `keep`"):
         read_examples(file)
     keep = read_questions(lines(tmp_path / "test.jsonl", {"question": SOLVED["question"]}))
     examples = read_examples(file, Reading(keep=keep))

@@ -68,9 +68,10 @@ STEPS = [
     {"text": "Two.", "start": 5, "end": 9, "score": None, "status": "over_length", "kind": "body"},
     {"text": "The answer is 3", "start": 10, "end": 12, "score": 0.125, "status": "scored", "kind": "answer"},
 ]
-STEPS = [step | {"raw": None, "spread": None} for step in STEPS]
+STEPS = [step | {"raw": None, "spread": None, "members": []} for step in STEPS]
 STEP_TYPE = (
-    "struct<{}start: int64, end: int64, score: double, status: string, kind: string, raw: double, spread: double>"
+    "struct<{}start: int64, end: int64, score: double, status: string, kind: string, raw: double, spread: double, "
+    "members: list<item: struct<model: string, score: double, reason: string>>>"
 )
 TYPES = {
     **dict.fromkeys(COLUMNS, "string"),
@@ -185,7 +186,18 @@ def test_data_frames_survive_parquet(tmp_path: Path) -> None:
 
 def test_the_steps_of_one_solution() -> None:
     table = PARTIAL.to_arrow()
-    assert table.column_names == ["index", "text", "start", "end", "score", "status", "kind", "raw", "spread"]
+    assert table.column_names == [
+        "index",
+        "text",
+        "start",
+        "end",
+        "score",
+        "status",
+        "kind",
+        "raw",
+        "spread",
+        "members",
+    ]
     assert table.to_pylist() == [{"index": index} | step for index, step in enumerate(STEPS)]
     assert SCORED.to_arrow()["index"].to_pylist() == [0, 2]
     assert all(field.metadata[b"description"] for field in table.schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from surefoot.errors import OptionError
 from surefoot.labelling.job import LabelReport, label
 from surefoot.labelling.rows import Target, training_rows, write_training_rows
 from surefoot.labelling.settings import LabelSettings
+from surefoot.scoring.loading import load
 from surefoot.train.readers import read_examples
 
 
@@ -95,6 +97,32 @@ def test_rollouts_are_sampled_only_where_the_screening_scorer_is_uncertain(
     sources = {step.source for step in found.steps if step.hard is not None}
     assert sources == {"screen"} if certain else "screen" not in sources
     assert all(step.value is None for step in found.steps) or not certain
+
+
+@dataclass
+class Lower(Judge):
+    """A judge that is 0.02 below the other one."""
+
+    name: str = "lower"
+    fingerprint: str = "lower-1"
+
+    def score(self, question: str, solution: Any, options: ReadOptions = DEFAULT_OPTIONS) -> SolutionScore:
+        result = super().score(question, solution, options)
+        steps = [step if step.score is None else replace(step, score=step.score - 0.02) for step in result.steps]
+        return replace(result, steps=tuple(steps))
+
+
+@pytest.mark.parametrize(("max_spread", "certain"), [(0.0142, True), (0.0141, False)])
+def test_an_ensemble_screens_by_the_disagreement_of_its_members(
+    tmp_path: Path, max_spread: float, certain: bool
+) -> None:
+    given = {"screen": load([Judge(), Lower()]), "settings": {"pass_rollouts": 0, "max_spread": max_spread}}
+    report = run(tmp_path, [text(0.95, 0.05, 0.5)], Script({1: "R", 2: "W"}), **given)
+    screen = report.solutions[0].screen
+    assert screen is not None
+    assert (screen.model, screen.certain) == ("mean(judge, lower)", certain)
+    assert screen.scores == pytest.approx((0.94, 0.04, 0.49))
+    assert screen.spreads == pytest.approx([0.02 / math.sqrt(2)] * 3)  # of two numbers: their difference over root 2
 
 
 def test_scores_that_are_not_probabilities_cannot_screen(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import surefoot
 from helpers.reference import Reference
 from surefoot.engine.trie import Pack, build_trie
 from surefoot.scoring.local import load_local
+from surefoot.testing import write_qwen_checkpoint
 
 # Few words: steps of one token, steps and questions that repeat, solutions that continue one another.
 steps = st.lists(st.sampled_from(["so", "one", "1 + 1 = 2", "x", "\n", "。", "the rest"]), min_size=1, max_size=4)
@@ -107,6 +108,25 @@ def test_in_other_formats_within_their_tolerance(
     ]
     assert len(drift) == sum(len(steps) for _, steps in items)
     assert max(drift) <= tolerance
+
+
+def test_in_an_ensemble(scorer: surefoot.Scorer, reference: Reference, tmp_path: Path) -> None:
+    """The mean of the members' plain forward passes, alone or in any company, and through a session."""
+    folder = write_qwen_checkpoint(tmp_path / "second", seed=1)
+    other = load_local(folder)
+    second = Reference(folder)
+    ensemble = surefoot.load([scorer, other])
+    items = [(f"q {n % 3}", ["one", f"two {n}", "1 + 1 = 2", "so 3"][: n % 5]) for n in range(20)]
+    expected = [
+        [(one + two) / 2 for one, two in zip(alone(scorer, reference, *item), alone(other, second, *item), strict=True)]
+        for item in items
+    ]
+    backwards = ensemble.score_many(items[::-1])[::-1]
+    sessions = {question: ensemble.session(question) for question, _ in items}
+    for number, item in enumerate(items):
+        searched = sessions[item[0]].score([item[1]])[0]
+        for result in (ensemble.score(*item), backwards[number], searched):
+            assert result.step_scores == pytest.approx(expected[number], abs=1e-5)
 
 
 def test_from_many_threads_at_once(scorer: surefoot.Scorer) -> None:

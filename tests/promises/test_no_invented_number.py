@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import surefoot
 from helpers.card import CARD_QUESTION, CARD_STEPS
 from surefoot.core.result import SolutionScore, StepScore
 from surefoot.rewards.recipes import RECIPES
@@ -49,6 +50,19 @@ def test_truncation_never_adds_a_number(checkpoint: Path, limit: int) -> None:
     if None in result.step_scores:
         assert result.reason
         assert [getattr(result, name) for name in AGGREGATES] == [None] * 4
+
+
+@pytest.mark.parametrize("limit", [1, 200, 400])
+def test_an_ensemble_does_not_average_over_fewer_members(checkpoint: Path, mini: surefoot.Scorer, limit: int) -> None:
+    short = load_local(checkpoint, max_tokens=limit)
+    own = short.score(CARD_QUESTION, CARD_STEPS)
+    result = surefoot.load([mini, short]).score(CARD_QUESTION, CARD_STEPS)
+    assert None in own.step_scores
+    assert [score is None for score in result.step_scores] == [score is None for score in own.step_scores]
+    assert [step.spread is None for step in result.steps] == [score is None for score in own.step_scores]
+    assert result.reason == f"{short.name}: {own.reason}"
+    assert [getattr(result, name) for name in AGGREGATES] == [None] * 4
+    assert RECIPES["min"](result).value is None
 
 
 @pytest.mark.parametrize("limit", [1, 200, 400])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import surefoot
@@ -80,6 +81,19 @@ def test_a_service_as_the_scorer_gives_the_same_tree(policy: surefoot.Generator,
         (node.parent, node.text, node.fate) for node in local.nodes
     ]
     assert remote.spent.prm_tokens == remote.spent.prm_tokens_rescored > local.spent.prm_tokens
+
+
+def test_an_ensemble_as_the_scorer(
+    policy: surefoot.Generator, mini: surefoot.StepScorer, scorer: surefoot.Scorer
+) -> None:
+    ensemble = surefoot.load([mini, scorer], combine="min")
+    result = surefoot.search(QUESTION, generator=policy, scorer=ensemble, strategy="beam", n=8)
+    assert result.finished
+    for node in result.finished:
+        steps = [step.text for each in result.path(node.id) for step in each.steps]
+        own = np.array([each.score(QUESTION, steps).step_scores for each in (mini, scorer)], dtype=float)
+        assert result.path_scores(node.id) == pytest.approx(own.min(0), abs=1e-5)
+    assert result.spent.prm_tokens < result.spent.prm_tokens_rescored
 
 
 def test_the_same_seed_gives_the_same_tree(policy: surefoot.Generator, mini: surefoot.StepScorer) -> None:

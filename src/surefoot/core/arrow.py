@@ -31,7 +31,7 @@ class ScoredSolution(Protocol):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. `type` is the name of an Arrow type, `list<...>` of one, or `steps`."""
+    """A column of a table. `type` is the name of an Arrow type, `list<...>` of one, `steps` or `members`."""
 
     name: str
     type: str
@@ -39,15 +39,22 @@ class Column:
     nullable: bool = True
 
 
+MEMBER_COLUMNS = (
+    Column("model", "string", "The name of the member."),
+    Column("score", "double", "The member's score of the step; null if it gave none."),
+    Column("reason", "string", "Why the member gave no score; null if it gave one."),
+)
+
 STEP_COLUMNS = (
     Column("text", "string", "The text of the step."),
     Column("start", "int64", "Where the step starts in the solution, in characters."),
     Column("end", "int64", "Where the step ends in the solution, in characters."),
     Column("score", "double", "The score of the step; null if it has none."),
-    Column("status", "string", "scored, over_length or not_finite."),
+    Column("status", "string", "scored, over_length, not_finite or member_missing."),
     Column("kind", "string", "body, or answer for the closing step that states the final answer."),
     Column("raw", "double", "The model's score before calibration; null if the score is not calibrated."),
-    Column("spread", "double", "Standard deviation over the heads of an ensemble; null for models with one head."),
+    Column("spread", "double", "Standard deviation over heads or members of an ensemble; null if there is only one."),
+    Column("members", "members", "What each member of an ensemble gave for the step; empty for a single model."),
 )
 
 INDEX_COLUMN = Column("index", "int64", "Position among all pieces of the solution, including dropped empty ones.")
@@ -169,8 +176,9 @@ def _pyarrow() -> Any:
 
 def _field(column: Column, steps: Iterable[Column] = (), prefix: str = "") -> Any:
     pa = _pyarrow()
-    if column.type == "steps":
-        kind = pa.list_(pa.struct([_field(each) for each in steps]))
+    if column.type in ("steps", "members"):
+        inner = steps if column.type == "steps" else MEMBER_COLUMNS
+        kind = pa.list_(pa.struct([_field(each) for each in inner]))
     elif column.type.startswith("list<"):
         kind = pa.list_(pa.type_for_alias(column.type[len("list<") : -1]))
     else:

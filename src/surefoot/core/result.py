@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from surefoot.core.aggregation import AGGREGATIONS, correct_prefix, find_aggregation, first_error
+from surefoot.core.members import MemberScore, plain_members, read_members
 from surefoot.core.solution import Span, StepKind
 from surefoot.errors import InputError, OptionError
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-StepStatus = Literal["scored", "over_length", "not_finite"]
-"""`over_length`: the step ends after the token limit. `not_finite`: the model returned NaN or infinity."""
+StepStatus = Literal["scored", "over_length", "not_finite", "member_missing"]
+"""`over_length`: the step ends after the token limit. `not_finite`: the model returned NaN or infinity.
+`member_missing`: a member of the ensemble gave no score."""
 
 SolutionStatus = Literal["scored", "partial", "unscored"]
 
@@ -86,7 +88,9 @@ class StepScore:
     raw: float | None = None
     """The model's score before calibration; None if the score is not calibrated."""
     spread: float | None = None
-    """Standard deviation over the heads of an ensemble; None for models with one head."""
+    """Standard deviation over the heads of a model or the members of an ensemble; None if there is only one."""
+    members: tuple[MemberScore, ...] = ()
+    """What each member of an ensemble gave for this step; empty for a single model."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class SolutionScore:
     >>> result.first_error()
     0
     >>> result.to_arrow().column_names  # one row per step
-    ['index', 'text', 'start', 'end', 'score', 'status', 'kind', 'raw', 'spread']
+    ['index', 'text', 'start', 'end', 'score', 'status', 'kind', 'raw', 'spread', 'members']
     >>> result.to_pandas()["text"].tolist()
     ['2 + 3 = 6.']
     """
@@ -204,7 +208,7 @@ class SolutionScore:
             "status": self.status,
             "reason": self.reason,
             "model": self.model,
-            "steps": [dict(vars(step)) for step in self.steps],
+            "steps": [vars(step) | {"members": plain_members(step.members)} for step in self.steps],
             **self.aggregates,
             "first_error": self.first_error(threshold),
             "correct_prefix": self.correct_prefix(threshold),
@@ -230,7 +234,9 @@ class SolutionScore:
             return cls(
                 **taken
                 | {
-                    "steps": tuple(StepScore(**step) for step in data["steps"]),
+                    "steps": tuple(
+                        StepScore(**step | {"members": read_members(step.get("members", ()))}) for step in data["steps"]
+                    ),
                     "model": data["model"],
                     "warnings": tuple(data.get("warnings", ())),
                     "outside": tuple(Span(*span) for span in data.get("outside", ())),

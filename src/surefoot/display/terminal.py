@@ -42,10 +42,14 @@ def show(
     threshold = result.natural_threshold if threshold is None else threshold
     width = width or shutil.get_terminal_size((100, 24)).columns
     error = result.first_error(threshold)
-    lines = [
-        _step_line(number, step, result.scale, wrong=number == error, threshold=threshold, colour=colour, width=width)
-        for number, step in enumerate(result.steps)
-    ]
+    lines = []
+    for number, step in enumerate(result.steps):
+        wrong = number == error
+        lines.append(
+            _step_line(number, step, result.scale, wrong=wrong, threshold=threshold, colour=colour, width=width)
+        )
+        if step.members:
+            lines.append(paint(_fitted("      " + _members(step), width), GREY, colour))
     lines.append(paint("  ".join(summary(result, threshold)), BOLD, colour))
     lines += [paint(f"note: {printable(note)}", YELLOW, colour) for note in notes(result)]
     return "\n".join(lines)
@@ -68,8 +72,15 @@ def _step_line(
     if step.spread is not None:
         gauge += f" ±{step.spread:.3f}"
     head = f"{number + 1:>3} {mark} {gauge}  "
-    text = printable(" ".join(step.text.split()))
-    room = max(20, width - len(head))
-    if len(text) > room:
-        text = text[: room - 1] + "…"
+    text = _fitted(printable(" ".join(step.text.split())), max(20, width - len(head)))
     return paint(head, shade, colour) + (paint(text, BOLD, colour) if wrong else text)
+
+
+def _members(step: StepView) -> str:
+    """Return what each member of an ensemble gave. The notes give the reasons for missing scores."""
+    scores = ("none" if member.score is None else f"{member.score:.3f}" for member in step.members)
+    return printable(", ".join(f"{member.model} {score}" for member, score in zip(step.members, scores, strict=True)))
+
+
+def _fitted(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

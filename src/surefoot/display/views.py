@@ -9,6 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
+class MemberView(Protocol):
+    """What one member of an ensemble gave for a step."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def reason(self) -> str | None: ...
+
+
 class StepView(Protocol):
     """One step with its score, or with the status that explains why it has none."""
 
@@ -22,6 +33,8 @@ class StepView(Protocol):
     def raw(self) -> float | None: ...
     @property
     def spread(self) -> float | None: ...
+    @property
+    def members(self) -> Sequence[MemberView]: ...
 
 
 class SolutionView(Protocol):

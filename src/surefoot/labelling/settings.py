@@ -88,7 +88,7 @@ class LabelSettings:
     certain: float = 0.9
     """For screening: a step with max(p, 1 - p) below this is uncertain."""
     max_spread: float = 0.01
-    """For screening: a step with a larger spread over the heads of an ensemble is uncertain."""
+    """For screening: a step with a larger spread over heads or over the members of an ensemble is uncertain."""
 
     def __post_init__(self) -> None:
         for name, choices in (("procedure", get_args(Procedure)), ("stop", get_args(Stop))):

@@ -1,9 +1,11 @@
-"""The terms that recipes consist of: step scores, the outcome, and the format of a solution."""
+"""The terms that recipes consist of: step scores, their uncertainty, the outcome, and the format of a solution."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from inspect import signature
+from typing import Literal, get_args
 
 from surefoot.core.aggregation import Aggregation, find_aggregation
 from surefoot.core.result import NO_STEPS, SolutionScore
@@ -14,6 +16,8 @@ from surefoot.text.equality import same_answer
 
 UNSCORED_STEP = "a step is unscored"
 NO_TEXT = "the solution is empty"
+
+UncertaintyMode = Literal["withhold", "shrink"]
 
 
 def process(
@@ -56,6 +60,46 @@ def _read_process(
         )
     value = aggregation.function(score.step_scores, **options)
     return Missing(score.reason or UNSCORED_STEP) if value is None else value
+
+
+def uncertainty(limit: float = 0.2, *, mode: UncertaintyMode = "withhold", weight: float = 1.0) -> Term:
+    """Limit how far the members of an ensemble may disagree: by the largest `spread` of a step.
+
+        recipe = RECIPES["outcome+process"].plus(uncertainty(0.2))
+
+    Above the limit, `withhold` leaves the solution without a reward, like one with an unscored step. `shrink` subtracts
+    `weight` times the part of the spread that is above the limit. Up to the limit, the reward does not change. Scores
+    of a model without a spread raise `OptionError`.
+    """
+    if mode not in get_args(UncertaintyMode):
+        raise OptionError(f"mode={mode!r} is unknown. Choose one of: {', '.join(get_args(UncertaintyMode))}.")
+    if not (math.isfinite(limit) and limit >= 0.0):
+        raise OptionError(f"limit={limit} is not a spread. Pass a finite number of at least 0.")
+    if not weight:
+        raise OptionError("weight=0 would turn the term `uncertainty` off. Pass another number, or leave the term out.")
+    return Term("uncertainty", partial(_read_uncertainty, limit, mode), -abs(weight))
+
+
+def _read_uncertainty(limit: float, mode: UncertaintyMode, score: SolutionScore, gold: str | None) -> float | Missing:
+    spreads = []
+    for step in score.steps:
+        if step.score is None:
+            return Missing(score.reason or UNSCORED_STEP)
+        if step.spread is not None:
+            spreads.append(step.spread)
+        elif step.members:
+            return Missing("a step was scored by one member only, so its spread is unknown")
+        else:
+            raise OptionError(
+                f"The term 'uncertainty' needs a spread, but {score.model} is a single model with one head. Load an "
+                "ensemble: surefoot.load([...])."
+            )
+    if not spreads:
+        return Missing(score.reason or NO_TEXT)
+    largest = max(spreads)
+    if mode == "withhold" and largest > limit:
+        return Missing(f"the spread of step {spreads.index(largest)} is {largest:.3f}, above the limit of {limit:g}")
+    return max(0.0, largest - limit)
 
 
 def outcome(*, weight: float = 1.0, timeout: float = 3.0) -> Term:

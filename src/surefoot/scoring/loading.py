@@ -1,8 +1,8 @@
-"""From the name of a model to a scorer: a local model, a service or a vLLM server."""
+"""From the name of a model to a scorer: a local model, a service, a vLLM server, or an ensemble of these."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +11,7 @@ from surefoot.core.calibration import Calibration
 from surefoot.core.options import Quantization
 from surefoot.core.protocols import StepScorer
 from surefoot.errors import OptionError
+from surefoot.scoring.combining import Combine, MissingMember
 from surefoot.scoring.load_call import LoadCall
 from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    model: str | Path = DEFAULT_MODEL,
+    model: str | Path | Sequence[str | Path | StepScorer] = DEFAULT_MODEL,
     *,
     quantize: Quantization | None = None,
     quantize_fallback: bool = False,
@@ -44,6 +45,8 @@ def load(
     api_key: str | None = None,
     timeout: float | None = None,
     patience: float | None = None,
+    combine: Combine | None = None,
+    missing: MissingMember | None = None,
 ) -> StepScorer:
     """Loads a PRM once; call the scorer as often as needed.
 
@@ -52,7 +55,10 @@ def load(
     >>> scorer = surefoot.load("http://127.0.0.1:8000")  # a service: surefoot serve
     >>> scorer = surefoot.load("vllm+http://127.0.0.1:8001")  # a vLLM server with a pooling model
 
-    `model` is a folder, a hub id, `mini`, or the address of a service or a vLLM server.
+    >>> scorer = surefoot.load(["mini", "http://127.0.0.1:8000"], combine="mean")  # an ensemble
+
+    `model` is a folder, a hub id, `mini`, or the address of a service or a vLLM server, or a list of those and of
+    scorers.
 
     Options for a model in this process: `quantize` stores weights in 4 or 8 bits; with `quantize_fallback` the
     model is loaded unquantized, with a warning, where that is not possible. `dtype`, `device` and `attention` are
@@ -68,6 +74,10 @@ def load(
     those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,
     if the server's own path is not readable here; `strict`, `max_tokens`, `calibration` and `cache` work as
     above.
+
+    Options for a list: `combine` is "mean" (the default), "min", or "calibrated", the mean of members that all have a
+    calibration. If a member gives no score for a step, the step is unscored; `missing="skip"` combines the other
+    members, with a warning. `name` works as above. For other options, load a member with them and pass the scorer.
 
     A scorer can be pickled, for example in a function for `datasets.map`. The pickle holds this call and the model's
     fingerprint: the model is loaded once in each process that unpickles it.
@@ -91,6 +101,20 @@ def load(
     )
     server: dict[str, Any] = {"served_name": served_name, "api_key": api_key, "timeout": timeout, "patience": patience}
     server = {name: value for name, value in server.items() if value is not None}
+    if not isinstance(model, str | Path):
+        from surefoot.scoring.ensemble import Ensemble
+
+        if not isinstance(model, Sequence):
+            raise OptionError(f"The model is {type(model).__name__}. Pass a name, a folder, an address, or a list.")
+        unsupported = [*options.changed("name"), *server, *(["tokenizer"] if tokenizer is not None else [])]
+        if unsupported:
+            raise OptionError(
+                f"{', '.join(unsupported)}: not supported for an ensemble. Load the member with it and pass the scorer."
+            )
+        members = [load(each) if isinstance(each, str | Path) else each for each in model]
+        return Ensemble(members, combine or "mean", missing or "unscored", name)
+    if combine is not None or missing is not None:
+        raise OptionError(f"combine and missing are for a list of models, and the model is {model}.")
     given = {name: getattr(options, name) for name in options.changed()}
     if isinstance(model, str) and is_vllm(model):
         from surefoot.scoring.remote import load_vllm

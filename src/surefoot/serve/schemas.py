@@ -111,6 +111,14 @@ class RewardRequest(_Scoring):
     )
 
 
+class Member(BaseModel):
+    """What one member of an ensemble gave for a step."""
+
+    model: str
+    score: float | None
+    reason: str | None = Field(description="Why the member gave no score.")
+
+
 class Step(BaseModel):
     """A step and its score."""
 
@@ -118,11 +126,12 @@ class Step(BaseModel):
     start: int
     end: int
     score: float | None
-    status: Literal["scored", "over_length", "not_finite"]
+    status: Literal["scored", "over_length", "not_finite", "member_missing"]
     index: int
     kind: Literal["body", "answer"]
-    spread: float | None = Field(description="The difference between the heads of an ensemble.")
+    spread: float | None = Field(description="Standard deviation over heads or over the members of an ensemble.")
     raw: float | None = Field(description="The score before calibration.")
+    members: list[Member] = Field(description="The scores of the members of an ensemble; empty for a single model.")
 
 
 def _with_aggregations(schema: JsonDict) -> None:

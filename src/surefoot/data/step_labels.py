@@ -21,6 +21,22 @@ RATINGS: Mapping[int | None, float | None] = {1: 1.0, 0: 1.0, -1: 0.0, None: Non
 Targets = tuple[float | None, ...]
 
 
+def check_targets(targets: Sequence[float | None]) -> None:
+    """Raise `InputError` if a target is not a probability."""
+    for number, target in enumerate(targets):
+        if target is not None and not 0.0 <= target <= 1.0:
+            raise InputError(f"The target of step {number} is {target}, not a probability.")
+
+
+def first_wrong(targets: Sequence[float | None]) -> int:
+    """Return the index of the first incorrect step, or -1.
+
+    >>> first_wrong([1.0, None, 0.2, 0.0])
+    2
+    """
+    return next((at for at, target in enumerate(targets) if target is not None and target < WRONG_BELOW), -1)
+
+
 class Loss(NamedTuple):
     """A kind of information that a conversion drops or changes."""
 
@@ -74,14 +90,12 @@ class AnnotatedSolution:
             raise InputError("The solution has no steps.")
         if len(self.steps) != len(self.targets):
             raise InputError(f"Got {len(self.steps)} steps but {len(self.targets)} labels.")
-        for number, target in enumerate(self.targets):
-            if target is not None and not 0.0 <= target <= 1.0:
-                raise InputError(f"The target of step {number} is {target}, not a probability.")
+        check_targets(self.targets)
 
     @property
     def first_error(self) -> int:
         """The index of the first incorrect step, or -1."""
-        return next((at for at, target in enumerate(self.targets) if target is not None and target < WRONG_BELOW), -1)
+        return first_wrong(self.targets)
 
     def branches(self) -> Iterator[AnnotatedSolution]:
         """Yield one solution per alternative that has a label: the steps before it, then the alternative."""

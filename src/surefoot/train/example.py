@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from surefoot.data.step_labels import WRONG_BELOW, targets_of_label, targets_of_ratings
+from surefoot.data.step_labels import WRONG_BELOW, check_targets, first_wrong, targets_of_label, targets_of_ratings
 from surefoot.errors import InputError, OptionError
 
 MARK = re.compile(r"<<[^<>\n]*>>")
@@ -32,14 +32,12 @@ class Example:
             raise InputError("The solution has no steps.")
         if len(self.steps) != len(self.targets):
             raise InputError(f"Got {len(self.steps)} steps but {len(self.targets)} targets.")
-        for number, target in enumerate(self.targets):
-            if target is not None and not 0.0 <= target <= 1.0:
-                raise InputError(f"The target of step {number} is {target}, not a probability.")
+        check_targets(self.targets)
 
     @property
     def first_error(self) -> int:
         """The index of the first incorrect step, or -1."""
-        return next((at for at, target in enumerate(self.targets) if target is not None and target < WRONG_BELOW), -1)
+        return first_wrong(self.targets)
 
     @property
     def has_loss(self) -> bool:

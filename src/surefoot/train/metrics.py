@@ -14,7 +14,7 @@ import numpy as np
 from surefoot.core.aggregation import first_error
 from surefoot.core.threshold_sweep import Case, harmonic_mean
 from surefoot.core.threshold_sweep import best_threshold as threshold_with_best_f1
-from surefoot.data.step_labels import WRONG_BELOW
+from surefoot.data.step_labels import WRONG_BELOW, first_wrong
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Judged:
     @property
     def label(self) -> int:
         """The index of the first incorrect step, or -1."""
-        return next((at for at, target in enumerate(self.targets) if target < WRONG_BELOW), -1)
+        return first_wrong(self.targets)
 
 
 @dataclass(frozen=True)

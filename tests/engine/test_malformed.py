@@ -420,7 +420,7 @@ def test_malformed_tensors(
         7,
         b"bytes",
         None,
-        ["a/b"],
+        ["a/b/c"],
     ],
     ids=lambda name: repr(name)[:30],
 )

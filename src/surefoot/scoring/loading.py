@@ -101,11 +101,9 @@ def load(
     )
     server: dict[str, Any] = {"served_name": served_name, "api_key": api_key, "timeout": timeout, "patience": patience}
     server = {name: value for name, value in server.items() if value is not None}
-    if not isinstance(model, str | Path):
+    if isinstance(model, Sequence) and not isinstance(model, str | bytes):
         from surefoot.scoring.ensemble import Ensemble
 
-        if not isinstance(model, Sequence):
-            raise OptionError(f"The model is {type(model).__name__}. Pass a name, a folder, an address, or a list.")
         unsupported = [*options.changed("name"), *server, *(["tokenizer"] if tokenizer is not None else [])]
         if unsupported:
             raise OptionError(

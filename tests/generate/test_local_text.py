@@ -25,7 +25,8 @@ TEXTS = ["First, 2 + 3 = 5.\n\nThen", "Größe: 中文。\n\n結果 🧮🇪🇺
 
 
 def stream_of(tokenizer: PromptTokenizer, step_end: str | None = None) -> TextStream:
-    return TextStream(tokenizer.decode, tokenizer.encode_continuation(".")[0][-1], step_end)
+    anchor = tokenizer.encode_continuation(".")[0][-1]
+    return TextStream(tokenizer.decode, anchor, [] if step_end is None else [step_end])
 
 
 @pytest.fixture(params=VOCABULARIES)

@@ -41,7 +41,7 @@ class Policy:
             if rest == "ERROR":
                 found.append(Continuation("", "error", 0, request.seed_of(index), "the policy is asleep"))
                 continue
-            step = end_at(rest, request.step_end)
+            step = end_at(rest, request.step_ends)
             words = re.findall(r"\s*\S+\s*", step or rest) or ["\n\n"]
             if len(words) > request.max_tokens:
                 text = "".join(words[: request.max_tokens])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -61,18 +62,35 @@ class GenerationRequest:
     """The text so far, exactly as it was generated, with the delimiters between its steps."""
     n: int = 1
     """How many continuations. That with index i has the seed `seed + i`."""
-    step_end: str | None = None
-    """The text that ends a step, such as a blank line. Without it, continuations run to the end of the answer."""
+    step_end: str | tuple[str, ...] | None = None
+    """The text that ends a step, such as a blank line, or several of them. Without it, continuations run to the end of
+    the answer."""
     max_tokens: int = 1024
     """The most tokens of each continuation."""
     sampling: Sampling = DEFAULT_SAMPLING
     seed: int = 0
+    prompt_ids: tuple[int, ...] | None = None
+    """The prompt as token ids, instead of the question in the generator's own chat template."""
+    labels: tuple[str, ...] = ()
+    """Instead of continuing, read the log-probability of each of these texts as the next token."""
 
     def __post_init__(self) -> None:
+        for name in ("step_end", "prompt_ids", "labels"):
+            if isinstance(value := getattr(self, name), list):  # read from JSON
+                object.__setattr__(self, name, tuple(value))
         if self.n < 1 or self.max_tokens < 1:
             raise OptionError(f"n={self.n}, max_tokens={self.max_tokens}: pass numbers above 0.")
-        if self.step_end == "":
+        if "" in self.step_ends:
             raise OptionError("`step_end` is empty. Pass the text that ends a step, or None for whole answers.")
+        if self.labels and self.n != 1:
+            raise OptionError(f"n={self.n}: labels are read once.")
+
+    @property
+    def step_ends(self) -> tuple[str, ...]:
+        """All texts that end a step."""
+        if self.step_end is None:
+            return ()
+        return (self.step_end,) if isinstance(self.step_end, str) else self.step_end
 
     def seed_of(self, index: int) -> int:
         """The seed of one continuation."""
@@ -91,6 +109,8 @@ class Continuation:
     seed: int
     reason: str | None = None
     """Why it failed."""
+    label_logprobs: tuple[float, ...] = ()
+    """The log-probabilities of the request's labels, among all tokens."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +174,11 @@ def derived_seed(*parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:8], "big") % SEEDS
 
 
-def end_at(text: str, step_end: str | None) -> str | None:
-    """The text up to and including the first `step_end`; None if there is none.
+def end_at(text: str, step_ends: Sequence[str]) -> str | None:
+    """The text up to and including the first end of a step; None if there is none.
 
-    >>> end_at("First.\\n\\nSecond.", "\\n\\n")
+    >>> end_at("First.\\n\\nSecond.", ["\\n\\n"])
     'First.\\n\\n'
     """
-    at = -1 if step_end is None else text.find(step_end)
-    return None if step_end is None or at < 0 else text[: at + len(step_end)]
+    ends = [at + len(each) for each in step_ends if (at := text.find(each)) >= 0]
+    return text[: min(ends)] if ends else None

@@ -104,8 +104,8 @@ def body_of(order: Order) -> dict[str, Any]:
         "seed": order.seeds[0],
         "stream": False,
     }
-    if order.request.step_end is not None:
-        body["stop"] = [order.request.step_end]
+    if order.request.step_ends:
+        body["stop"] = list(order.request.step_ends)
     if dialect in ("vllm", "sglang"):
         none = 0 if dialect == "vllm" else -1
         body |= NEUTRAL | {"top_k": sampling.top_k or none}
@@ -131,7 +131,7 @@ def _native_body(order: Order) -> dict[str, Any]:
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
         "seed": order.seeds[0],
-        "stop": [] if order.request.step_end is None else [order.request.step_end],
+        "stop": list(order.request.step_ends),
         "stream": False,
         "cache_prompt": True,
         "response_fields": LLAMACPP_FIELDS,
@@ -193,7 +193,7 @@ def _ended(order: Order, choice: Mapping[str, Any]) -> tuple[str, EndState, str 
         return text, "cut_off", None
     if finish != "stop":
         return text, "error", f"The server ended a continuation with finish_reason {finish!r}."
-    if order.request.step_end is None:
+    if not order.request.step_ends:
         return text, "answer", None
     field = STOPPED_BY.get(order.model.dialect)
     if field is None or field not in choice:
@@ -203,15 +203,14 @@ def _ended(order: Order, choice: Mapping[str, Any]) -> tuple[str, EndState, str 
 
 def _stopped(order: Order, text: str, stop: Any) -> tuple[str, EndState, str | None]:
     """A continuation that ended with a stop string. Servers leave that out."""
-    step_end = order.request.step_end
-    if step_end is None or stop != step_end:
+    if stop not in order.request.step_ends:
         return text, "error", f"The server stopped at {str(stop)[:100]!r}, which was not asked for."
-    return text if step_end in text else text + step_end, "step", None
+    return text if stop in text else text + stop, "step", None
 
 
 def _outcome(order: Order, text: str, end: EndState, reason: str | None, tokens: int | None) -> Outcome:
     """The text never goes on after the end of a step."""
-    step = None if end == "error" else end_at(text, order.request.step_end)
+    step = None if end == "error" else end_at(text, order.request.step_ends)
     return Outcome(text, end, tokens, reason) if step is None else Outcome(step, "step", tokens)
 
 

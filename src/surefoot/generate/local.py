@@ -21,6 +21,7 @@ from surefoot.data.files import hash_file
 from surefoot.engine.quantization import computation
 from surefoot.errors import CheckpointError, OptionError, SurefootError
 from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
+from surefoot.generate.labels import label_ids
 from surefoot.generate.local_batching import BatchWorker, Inbox, describe, group_sequences
 from surefoot.generate.local_decoding import Decoder, RunningBatch, SequenceRequest
 from surefoot.generate.local_model import LoadedModel, find_model_folder, load_model, weight_files
@@ -106,6 +107,21 @@ class LocalGenerator:
         """True: a model in this process continues any prefix."""
         return True
 
+    @property
+    def reads_labels(self) -> bool:
+        """True: the probability of every token is known."""
+        return True
+
+    @property
+    def prompt(self) -> ChatPrompt:
+        """What is put around a question."""
+        return self._prompt
+
+    @property
+    def tokenizer(self) -> PromptTokenizer:
+        """The model's tokenizer."""
+        return self._encoder.tokenizer
+
     async def check(self) -> None:
         """Raise if a prompt cannot be encoded or leaves no room for an answer."""
         prompt = await asyncio.to_thread(self._encoder.prompt_ids, "What is 2 + 3?")
@@ -126,12 +142,12 @@ class LocalGenerator:
         done: dict[int, dict[int, Continuation]] = {}
         while True:
             for number, request in inbox.new():
-                prompt, problem = self._encode(request)
-                if prompt and request.prefix and self._decoder.room(prompt) == 0:
+                prompt, labels, problem = self._encode(request)
+                if prompt and request.prefix and not labels and self._decoder.room(prompt) == 0:
                     full = (Continuation("", "cut_off", 0, request.seed_of(index)) for index in range(request.n))
                     yield number, Generation(tuple(full), 0, 0)
                 elif problem is None:
-                    waiting += [SequenceRequest(prompt, request, index, number) for index in range(request.n)]
+                    waiting += [SequenceRequest(prompt, request, index, number, labels) for index in range(request.n)]
                 else:
                     yield number, failed(request, problem)
             if not waiting and not batch:
@@ -186,17 +202,20 @@ class LocalGenerator:
         ((_, continuation),) = batch.collect()
         return continuation
 
-    def _encode(self, request: GenerationRequest) -> tuple[tuple[int, ...], str | None]:
-        """The prompt of a request, and why it cannot be used."""
+    def _encode(self, request: GenerationRequest) -> tuple[tuple[int, ...], tuple[int, ...], str | None]:
+        """The prompt of a request, its labels, and why it cannot be used."""
         try:
-            prompt = (*self._encoder.prompt_ids(request.question), *self._encoder.prefix_ids(request.prefix))
+            start = request.prompt_ids
+            start = tuple(self._encoder.prompt_ids(request.question)) if start is None else start
+            prompt = (*start, *self._encoder.prefix_ids(request.prefix))
+            labels = label_ids(request.labels, self._encoder.tokenizer.encode_continuation(*request.labels))
         except SurefootError as error:
-            return (), str(error)
+            return (), (), str(error)
         except BaseException as error:  # a crash inside tokenizers is not an Exception
-            return (), describe(error)
+            return (), (), describe(error)
         if not prompt:
-            return (), "The chat template writes nothing, so there is no prompt."
-        return prompt, self._problem(prompt)
+            return (), (), "The chat template writes nothing, so there is no prompt."
+        return prompt, labels, self._problem(prompt)
 
     def _problem(self, prompt: Sequence[int]) -> str | None:
         """Why the model cannot continue a prompt."""

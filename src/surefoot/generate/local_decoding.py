@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from random import Random
 from typing import Any
 
@@ -35,6 +36,8 @@ class SequenceRequest:
     index: int
     owner: int = 0
     """The number of the request."""
+    label_ids: tuple[int, ...] = ()
+    """The tokens of the request's labels."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ class Decoder:
 
     model: nn.Module
     device: torch.device
-    stream: Callable[[str | None], TextStream]
-    """Returns an empty text, given the text that ends a step."""
+    stream: Callable[[Sequence[str]], TextStream]
+    """Returns an empty text, given the texts that end a step."""
     ends: frozenset[int]
     """The tokens that end the model's turn."""
     hidden: frozenset[int]
@@ -70,8 +73,9 @@ class _Sequence:
         self.end: EndState | None = None
         self._reason: str | None = None
         self._step: str | None = None
+        self._label_logprobs: tuple[float, ...] = ()
         self._limit = request.max_tokens if room is None else min(room, request.max_tokens)
-        self._decoder, self._stream = decoder, decoder.stream(request.step_end)
+        self._decoder, self._stream = decoder, decoder.stream(request.step_ends)
 
     @property
     def position(self) -> int:
@@ -94,6 +98,14 @@ class _Sequence:
             self._finish("cut_off")
         return None
 
+    def read_labels(self, logits: Tensor) -> None:
+        """Read the labels from the logits after the prompt, and end the sequence."""
+        logprobs = logits.float().log_softmax(dim=-1)[list(self.wanted.label_ids)].tolist()
+        if not all(map(isfinite, logprobs)):
+            return self.fail(NOT_FINITE)
+        self._label_logprobs, self.end = tuple(logprobs), "answer"
+        return None
+
     def fail(self, reason: str) -> None:
         self.end, self._reason = "error", reason
 
@@ -105,7 +117,7 @@ class _Sequence:
     def continuation(self) -> Continuation:
         assert self.end is not None
         text = self._stream.text if self._step is None else self._step
-        return Continuation(text, self.end, self.tokens, self.seed, self._reason)
+        return Continuation(text, self.end, self.tokens, self.seed, self._reason, self._label_logprobs)
 
 
 class RunningBatch:
@@ -205,7 +217,10 @@ class RunningBatch:
 
 
 def _choose(rows: Sequence[_Sequence], logits: Tensor) -> None:
-    """Add the next token to every row that is not finished."""
+    """Add the next token to every row that is not finished, or read its labels."""
+    for at, row in enumerate(rows):
+        if row.end is None and row.wanted.label_ids:
+            row.read_labels(logits[at])
     tokens = next_tokens(logits, [row.sampling for row in rows], [row.random for row in rows])
     for row, token in zip(rows, tokens, strict=True):
         if row.end is None:

@@ -18,16 +18,16 @@ Decode = Callable[[Sequence[int]], str]
 class TextStream:
     """The text of one sequence.
 
-        stream = TextStream(tokenizer.decode, anchor, step_end="\\n\\n")
+        stream = TextStream(tokenizer.decode, anchor, ["\\n\\n"])
         stream.add(id)
         stream.text, stream.step
 
     `anchor` is an ordinary token that is decoded in front: some tokenizers strip the space before the first token.
     """
 
-    def __init__(self, decode: Decode, anchor: int, step_end: str | None = None) -> None:
+    def __init__(self, decode: Decode, anchor: int, step_ends: Sequence[str] = ()) -> None:
         self.text = ""
-        self._decode, self._step_end = decode, step_end
+        self._decode, self._step_ends = decode, step_ends
         self._ids = [anchor]
         """The tokens of the latest complete text, and those after it."""
         self._complete = 1
@@ -50,10 +50,10 @@ class TextStream:
         self._complete = len(self._ids)
 
     def step(self) -> str | None:
-        """The text up to and including the first `step_end`; None if there is none yet."""
-        if self._step_end is None:
+        """The text up to and including the first end of a step; None if there is none yet."""
+        if not self._step_ends:
             return None
-        start = max(0, self._searched - len(self._step_end) + 1)
+        start = max(0, self._searched - max(map(len, self._step_ends)) + 1)
         self._searched = len(self.text)
-        found = end_at(self.text[start:], self._step_end)
+        found = end_at(self.text[start:], self._step_ends)
         return None if found is None else self.text[:start] + found

@@ -24,8 +24,6 @@ FORMAT = "surefoot_recording"
 VERSION = 1
 NOT_RECORDED = "This request was not recorded: question, prefix, settings and seed must all be the same."
 
-Key = tuple[str, str, str | None, int, Sampling, int]
-
 
 @dataclass(frozen=True)
 class _Header:
@@ -127,7 +125,7 @@ class ReplayGenerator:
         file = Path(path).expanduser()
         entries = _whole_entries(file)
         self._header = _read_header(next(entries, None), file)
-        self._found: dict[Key, tuple[Continuation, int]] = {}
+        self._found: dict[GenerationRequest, tuple[Continuation, int]] = {}
         self._costs: list[tuple[int, int]] = []
         for entry in entries:
             try:
@@ -271,12 +269,13 @@ def _read_header(entry: Entry | None, file: Path) -> _Header:
 def _read_generation(data: Mapping[str, Any]) -> tuple[GenerationRequest, Generation]:
     wanted = data["request"]
     request = GenerationRequest(**wanted | {"sampling": Sampling(**wanted["sampling"])})
-    continuations = tuple(Continuation(**each) for each in data["continuations"])
+    continuations = tuple(Continuation(**each | {"label_logprobs": tuple(each.get("label_logprobs", ()))}) for each in data["continuations"])
     for each in continuations:
         if not isinstance(each.text, str) or each.end not in get_args(EndState):
             raise ValueError(f"a continuation ends with {each.end!r}")
     return request, Generation(continuations, int(data["prompt_tokens"]), int(data["calls"]))
 
 
-def _key(request: GenerationRequest, seed: int) -> Key:
-    return request.question, request.prefix, request.step_end, request.max_tokens, request.sampling, seed
+def _key(request: GenerationRequest, seed: int) -> GenerationRequest:
+    """The request for one continuation."""
+    return replace(request, n=1, seed=seed)

@@ -150,7 +150,7 @@ def count_words(text: str) -> int:
 
 def _rest(rollout: Rollout, request: GenerationRequest) -> tuple[str, EndState]:
     rest = rollout.text[len(request.prefix) :]
-    step = end_at(rest, request.step_end)
+    step = end_at(rest, request.step_ends)
     return (rest, rollout.end) if step is None else (step, "step")
 
 

@@ -20,9 +20,11 @@ from surefoot.generate.chat_prompt import ChatPrompt, check_text
 from surefoot.generate.connection import Connection
 from surefoot.generate.detection import DialectName, check_dialect
 from surefoot.generate.dialects import Order, Outcome, Reply, body_of, path_of, read_reply, takes_n
+from surefoot.generate.labels import UNSUPPORTED, label_ids, read_logprobs
 from surefoot.generate.lookalikes import WITH_THINKING, refuse_special
 from surefoot.generate.routing import Route, checks_texts, find_route
-from surefoot.generate.server_tokens import TokenSource
+from surefoot.generate.server_tokens import LocalTokens, TokenSource
+from surefoot.tokenization.tokenizer import PromptTokenizer
 
 REMEMBERED = 256
 """Questions whose prompts are kept."""
@@ -30,6 +32,8 @@ WHOLE_ANSWERS = (
     "This server can write whole answers only: {why} Use a strategy that samples whole answers, or serve the model "
     "with vLLM, SGLang or llama.cpp."
 )
+NO_IDS = "This server takes no token ids. Serve the model with vLLM, SGLang or llama.cpp."
+LABEL_DIALECTS = ("vllm", "sglang", "llamacpp")
 UNCOUNTED = (
     "The server does not say how many tokens it generated. Pass the folder or hub id of the model's tokenizer "
     "(tokenizer=...), with which they are counted."
@@ -100,6 +104,23 @@ class ServerGenerator:
         return self._checked().continues
 
     @property
+    def reads_labels(self) -> bool:
+        """Whether the server reports the probabilities of given tokens."""
+        route = self._checked()
+        return route.tokens is not None and route.served.dialect in LABEL_DIALECTS
+
+    @property
+    def prompt(self) -> ChatPrompt:
+        """What is put around a question."""
+        return self._prompt
+
+    @property
+    def tokenizer(self) -> PromptTokenizer | None:
+        """The model's tokenizer; None if only the server has it."""
+        tokens = self._checked().tokens
+        return tokens.encoder.tokenizer if isinstance(tokens, LocalTokens) else None
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What could not be checked."""
         return self._checked().warnings
@@ -131,6 +152,8 @@ class ServerGenerator:
         """Continue a solution. A failure becomes a continuation that ended with `error`."""
         try:
             route = await self._ready()
+            if request.labels:
+                return await self._read_labels(route, request)
             orders = await self._orders(route, request)
         except SurefootError as error:
             return failed(request, str(error))
@@ -144,10 +167,25 @@ class ServerGenerator:
             sum(part.calls for part in parts),
         )
 
+    async def _read_labels(self, route: Route, request: GenerationRequest) -> Generation:
+        check_text(request.question, request.prefix, *request.labels)
+        if not self.reads_labels or route.tokens is None:
+            raise OptionError(UNSUPPORTED)
+        ids = await self._ids(route.tokens, request)
+        encoded = [await route.tokens.prefix_ids(label) for label in request.labels]
+        logprobs = await read_logprobs(self._connection, route.served, ids, label_ids(request.labels, encoded))
+        return Generation((Continuation("", "answer", 0, request.seed, label_logprobs=logprobs),), len(ids))
+
+    async def _ids(self, tokens: TokenSource, request: GenerationRequest) -> list[int]:
+        """The prompt with the prefix."""
+        if request.prompt_ids is not None:
+            return [*request.prompt_ids, *await tokens.prefix_ids(request.prefix)]
+        return [*await self._prompt_ids(tokens, request.question), *await tokens.prefix_ids(request.prefix)]
+
     async def _orders(self, route: Route, request: GenerationRequest) -> list[Order]:
         """The requests to send; none if the prefix fills the context."""
-        check_text(request.question, request.prefix, request.step_end or "")
-        if not route.continues and (request.prefix or request.step_end is not None):
+        check_text(request.question, request.prefix, *request.step_ends)
+        if not route.continues and (request.prefix or request.step_ends or request.prompt_ids is not None):
             raise OptionError(WHOLE_ANSWERS.format(why=route.why))
         if route.served.dialect == "openai" and request.sampling.top_k:
             raise OptionError(
@@ -156,10 +194,9 @@ class ServerGenerator:
             )
         served, ids, messages = route.served, None, self._prompt.messages(request.question)
         if route.tokens is not None and route.continues:
-            ids = [
-                *await self._prompt_ids(route.tokens, request.question),
-                *await route.tokens.prefix_ids(request.prefix),
-            ]
+            ids = await self._ids(route.tokens, request)
+        elif request.prompt_ids is not None:
+            raise OptionError(NO_IDS)
         else:
             if checks_texts(self._connection):
                 refuse_special(*(message["content"] for message in messages), pattern=WITH_THINKING)

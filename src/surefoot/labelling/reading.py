@@ -44,7 +44,7 @@ def cut(text: str, step_end: str) -> tuple[str, ...]:
     """
     steps: list[str] = []
     while text:
-        piece = end_at(text, step_end) or text
+        piece = end_at(text, [step_end]) or text
         text = text[len(piece) :]
         if steps and (not piece.strip() or not steps[-1].strip()):
             steps[-1] += piece

@@ -29,7 +29,13 @@ Table = Mapping[str | bytes, Mapping[str | bytes, float]]
 
 
 def write_table_policy(
-    folder: Path, table: Table, *, tokenizer: str | None = None, ends: tuple[str, ...] = (END,), **settings: Any
+    folder: Path,
+    table: Table,
+    *,
+    tokenizer: str | None = None,
+    ends: tuple[str, ...] = (END,),
+    specials: tuple[str, ...] = SPECIAL,
+    **settings: Any,
 ) -> Path:
     """A causal language model whose next token depends on the current one only, with the probabilities in a table.
 
@@ -41,8 +47,8 @@ def write_table_policy(
     """
     folder.mkdir(parents=True, exist_ok=True)
     texts = [*table, *(text for row in table.values() for text in row)]
-    words = list(dict.fromkeys(text for text in texts if isinstance(text, str) and text and text not in SPECIAL))
-    layout = json.loads(tokenizer) if tokenizer else _with_words(json.loads(byte_tokenizer_json(*SPECIAL)), words)
+    words = list(dict.fromkeys(text for text in texts if isinstance(text, str) and text and text not in specials))
+    layout = json.loads(tokenizer) if tokenizer else _with_words(json.loads(byte_tokenizer_json(*specials)), words)
     ids = _ids_of(layout, texts)
     states = {text: state for state, text in enumerate(dict.fromkeys([START, *table]))}
     hidden = 8 * math.ceil(len(states) / 8)
@@ -69,7 +75,7 @@ def write_table_policy(
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [ids[name] for name in ends]}))
     (folder / "tokenizer.json").write_text(json.dumps(layout))
-    write_chat_template(folder)
+    write_chat_template(folder, eos=ends[0])
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     return folder
 

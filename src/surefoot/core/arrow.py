@@ -50,11 +50,12 @@ STEP_COLUMNS = (
     Column("start", "int64", "Where the step starts in the solution, in characters."),
     Column("end", "int64", "Where the step ends in the solution, in characters."),
     Column("score", "double", "The score of the step; null if it has none."),
-    Column("status", "string", "scored, over_length, not_finite or member_missing."),
+    Column("status", "string", "scored, or why the step has no score, such as over_length, not_finite or no_verdict."),
     Column("kind", "string", "body, or answer for the closing step that states the final answer."),
     Column("raw", "double", "The model's score before calibration; null if the score is not calibrated."),
-    Column("spread", "double", "Standard deviation over heads or members of an ensemble; null if there is only one."),
-    Column("members", "members", "What each member of an ensemble gave for the step; empty for a single model."),
+    Column("spread", "double", "Standard deviation over heads, members or votes; null if there is only one."),
+    Column("members", "members", "What each member of an ensemble or each vote gave for the step; may be empty."),
+    Column("label_mass", "double", "The probability of a critic's two labels together; null for other models."),
 )
 
 INDEX_COLUMN = Column("index", "int64", "Position among all pieces of the solution, including dropped empty ones.")
@@ -75,6 +76,8 @@ SOLUTION_COLUMNS = (
     Column("warnings", "list<string>", "Notes about the solution, such as text that looks like a marker."),
     Column("unscored_chars", "int64", "Number of characters that no score covers."),
     Column("tokens", "int64", "Number of prompt tokens that were read."),
+    Column("generated_tokens", "int64", "Number of tokens that a critic wrote."),
+    Column("calls", "int64", "Number of requests to a critic's generator."),
     Column("model", "string", "The name of the model."),
     Column("scale", "string", "What a score is: probability, margin or log_ratio."),
     Column("calibration", "string", "The name of the calibration; null if the scores are not calibrated."),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args
 
 from surefoot.errors import OptionError
 
@@ -53,3 +55,45 @@ class ReadOptions:
 
 
 DEFAULT_OPTIONS = ReadOptions()
+
+
+class Named(Protocol):
+    """A frozen dataclass with a name, whose fields are options: a family or a critic."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """Its name in the registry."""
+
+
+T = TypeVar("T", bound=Named)
+
+
+def with_options(what: T, options: Mapping[str, Any], noun: str = "family") -> T:
+    """Return a family or a critic with some of its options changed."""
+    known = {field.name: field for field in dataclasses.fields(what)}
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        listed = ", ".join(f"{name} (now {getattr(what, name)!r})" for name in known) or "none"
+        raise OptionError(f"The {noun} {what.name!r} has no option {unknown[0]!r}. Its options: {listed}.")
+    for name, value in options.items():
+        expected = known[name].type
+        if not _matches(value, str(expected)):
+            raise OptionError(f"The option {name}={value!r} of the {noun} {what.name!r} must be of type {expected}.")
+    return dataclasses.replace(what, **options) if options else what
+
+
+def _matches(value: Any, annotation: str) -> bool:
+    """Whether a value matches a field's annotation: str, bool, int, float, None and unions of these."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "str": (str,),
+        "bool": (bool,),
+        "int": (int,),
+        "float": (int, float),
+        "None": (type(None),),
+    }
+    names = [name.strip() for name in annotation.split("|")]
+    if any(name not in kinds for name in names):
+        return True
+    return any(isinstance(value, kinds[name]) and (name == "bool" or not isinstance(value, bool)) for name in names)

@@ -21,9 +21,24 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-StepStatus = Literal["scored", "over_length", "not_finite", "member_missing"]
+StepStatus = Literal[
+    "scored",
+    "over_length",
+    "not_finite",
+    "member_missing",
+    "no_verdict",
+    "cut_off",
+    "low_mass",
+    "generator_error",
+    "after_error",
+    "not_judged",
+]
 """`over_length`: the step ends after the token limit. `not_finite`: the model returned NaN or infinity.
-`member_missing`: a member of the ensemble gave no score."""
+`member_missing`: a member of the ensemble gave no score.
+
+Of critics: `no_verdict`: the reply has no verdict that can be read. `cut_off`: the reply reached its token limit.
+`low_mass`: the labels for right and wrong are improbable. `generator_error`: the generator failed. `after_error`: the
+critic stopped at an error in an earlier step. `not_judged`: the critic does not judge this step."""
 
 SolutionStatus = Literal["scored", "partial", "unscored"]
 
@@ -88,9 +103,12 @@ class StepScore:
     raw: float | None = None
     """The model's score before calibration; None if the score is not calibrated."""
     spread: float | None = None
-    """Standard deviation over the heads of a model or the members of an ensemble; None if there is only one."""
+    """Standard deviation over the heads of a model, the members of an ensemble or the votes of a critic; None if there
+    is only one."""
     members: tuple[MemberScore, ...] = ()
-    """What each member of an ensemble gave for this step; empty for a single model."""
+    """What each member of an ensemble, or each vote of a critic, gave for this step; empty if there is only one."""
+    label_mass: float | None = None
+    """The probability of a critic's two labels together: the lowest over its votes; None for other models."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +119,7 @@ class SolutionScore:
     >>> result.first_error()
     0
     >>> result.to_arrow().column_names  # one row per step
-    ['index', 'text', 'start', 'end', 'score', 'status', 'kind', 'raw', 'spread', 'members']
+    ['index', 'text', 'start', 'end', 'score', 'status', 'kind', 'raw', 'spread', 'members', 'label_mass']
     >>> result.to_pandas()["text"].tolist()
     ['2 + 3 = 6.']
     """
@@ -120,6 +138,10 @@ class SolutionScore:
     split: str = "list"
     tokens: int = 0
     """Number of prompt tokens that were read, including those shared with other solutions."""
+    generated_tokens: int = 0
+    """Number of tokens that a critic wrote."""
+    calls: int = 0
+    """Number of requests to a critic's generator."""
     seconds: float = 0.0
     """This solution's part of the call's wall time, in proportion to its tokens."""
     scale: Scale = "probability"
@@ -220,6 +242,8 @@ class SolutionScore:
             "empty_steps": self.empty_steps,
             "split": self.split,
             "tokens": self.tokens,
+            "generated_tokens": self.generated_tokens,
+            "calls": self.calls,
             "seconds": self.seconds,
             "scale": self.scale,
             "calibration": self.calibration,

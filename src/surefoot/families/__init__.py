@@ -1,6 +1,7 @@
 """PRM families: how each is prompted, which head it has, and how its scores are read."""
 
-from surefoot.families.base import Family, StepValue, with_options
+from surefoot.core.options import with_options
+from surefoot.families.base import Family, StepValue
 from surefoot.families.builder import PromptBuilder
 from surefoot.families.catalog import CatalogEntry
 from surefoot.families.goldens import Golden, find_goldens

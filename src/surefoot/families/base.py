@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from surefoot.core.prompt import Prompt
 from surefoot.core.result import Scale
@@ -149,38 +149,6 @@ class Family(ABC):
         """Raise `OptionError` if there is a system message: for families trained without one."""
         if system is not None:
             raise OptionError(f"The family {self.name!r} has no system message. Omit `system`.")
-
-
-F = TypeVar("F", bound=Family)
-
-
-def with_options(family: F, options: Mapping[str, Any]) -> F:
-    """Return the family with some of its options changed."""
-    known = {field.name: field for field in dataclasses.fields(family)}
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        listed = ", ".join(f"{name} (now {getattr(family, name)!r})" for name in known) or "none"
-        raise OptionError(f"The family {family.name!r} has no option {unknown[0]!r}. Its options: {listed}.")
-    for name, value in options.items():
-        expected = known[name].type
-        if not _matches(value, str(expected)):
-            raise OptionError(f"The option {name}={value!r} of the family {family.name!r} must be of type {expected}.")
-    return dataclasses.replace(family, **options) if options else family
-
-
-def _matches(value: Any, annotation: str) -> bool:
-    """Whether a value matches a field's annotation: str, bool, int, float, None and unions of these."""
-    kinds: dict[str, tuple[type, ...]] = {
-        "str": (str,),
-        "bool": (bool,),
-        "int": (int,),
-        "float": (int, float),
-        "None": (type(None),),
-    }
-    names = [name.strip() for name in annotation.split("|")]
-    if any(name not in kinds for name in names):
-        return True
-    return any(isinstance(value, kinds[name]) and (name == "bool" or not isinstance(value, bool)) for name in names)
 
 
 def config_int(config: Mapping[str, Any], name: str) -> int:

@@ -20,10 +20,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from surefoot.core.aggregation import find_aggregation
+from surefoot.core.options import with_options
 from surefoot.errors import CheckpointError, OptionError, PluginError
 from surefoot.families.actprm import ActPRM
 from surefoot.families.babelscape import Babelscape
-from surefoot.families.base import Family, config_int, with_options
+from surefoot.families.base import Family, config_int
 from surefoot.families.catalog import CATALOG, CatalogEntry, find_rows
 from surefoot.families.fover import FoVer
 from surefoot.families.granite import Granite

@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from surefoot.core.options import with_options
 from surefoot.errors import CheckpointError
-from surefoot.families.base import Family, with_options
+from surefoot.families.base import Family
 from surefoot.tokenization.settings import Message, TokenizerSettings
 from surefoot.tokenization.tokenizer import PromptTokenizer
 

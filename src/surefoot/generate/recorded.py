@@ -269,7 +269,10 @@ def _read_header(entry: Entry | None, file: Path) -> _Header:
 def _read_generation(data: Mapping[str, Any]) -> tuple[GenerationRequest, Generation]:
     wanted = data["request"]
     request = GenerationRequest(**wanted | {"sampling": Sampling(**wanted["sampling"])})
-    continuations = tuple(Continuation(**each | {"label_logprobs": tuple(each.get("label_logprobs", ()))}) for each in data["continuations"])
+    continuations = tuple(
+        Continuation(**each | {"label_logprobs": tuple(each.get("label_logprobs", ()))})
+        for each in data["continuations"]
+    )
     for each in continuations:
         if not isinstance(each.text, str) or each.end not in get_args(EndState):
             raise ValueError(f"a continuation ends with {each.end!r}")

@@ -18,6 +18,8 @@ from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
 if TYPE_CHECKING:
     import torch
 
+    from surefoot.core.generation import Generator
+    from surefoot.critics.base import Critic
     from surefoot.families import Family
     from surefoot.scoring.score_cache import ScoreCache
 
@@ -47,6 +49,9 @@ def load(
     patience: float | None = None,
     combine: Combine | None = None,
     missing: MissingMember | None = None,
+    critic: str | Critic | None = None,
+    critic_options: Mapping[str, Any] | None = None,
+    generator: str | Path | Generator | None = None,
 ) -> StepScorer:
     """Loads a PRM once; call the scorer as often as needed.
 
@@ -56,6 +61,7 @@ def load(
     >>> scorer = surefoot.load("vllm+http://127.0.0.1:8001")  # a vLLM server with a pooling model
 
     >>> scorer = surefoot.load(["mini", "http://127.0.0.1:8000"], combine="mean")  # an ensemble
+    >>> scorer = surefoot.load("GenPRM/GenPRM-7B", generator="http://127.0.0.1:8002")  # a generative PRM
 
     `model` is a folder, a hub id, `mini`, or the address of a service or a vLLM server, or a list of those and of
     scorers.
@@ -74,6 +80,12 @@ def load(
     those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,
     if the server's own path is not readable here; `strict`, `max_tokens`, `calibration` and `cache` work as
     above.
+
+    Options for a critic, a generative PRM or a chat model that writes an analysis before it judges: `critic` is a name
+    such as "genprm" or "processbench"; it is known for published models. `generator` is where the model runs: the
+    address of an OpenAI-compatible server or what else `load_generator` takes; without it, the model is loaded into
+    this process. `critic_options` change the critic, for example `{"votes": 4}`. `tokenizer`, `quantize`,
+    `calibration`, `cache`, `name` and the options for a server work as above.
 
     Options for a list: `combine` is "mean" (the default), "min", or "calibrated", the mean of members that all have a
     calibration. If a member gives no score for a step, the step is unscored; `missing="skip"` combines the other
@@ -114,6 +126,25 @@ def load(
     if combine is not None or missing is not None:
         raise OptionError(f"combine and missing are for a list of models, and the model is {model}.")
     given = {name: getattr(options, name) for name in options.changed()}
+    if _is_critic(model, critic, generator):
+        from surefoot.scoring.critic_loading import load_critic
+
+        judge = load_critic(
+            model,
+            critic=critic,
+            critic_options=critic_options,
+            generator=generator,
+            tokenizer=tokenizer,
+            server=server,
+            options=options,
+        )
+        how = {"critic": critic, "critic_options": critic_options, "generator": generator, "tokenizer": tokenizer}
+        if isinstance(generator, str | Path | None) and isinstance(critic, str | None):
+            given |= {name: value for name, value in (how | server).items() if value is not None and name != "api_key"}
+            judge.load_call = LoadCall.of(load, model, given, api_key)
+        return judge
+    if critic_options is not None:
+        raise OptionError(f"critic_options are for critics, and {model} is not known as one. Pass critic=...")
     if isinstance(model, str) and is_vllm(model):
         from surefoot.scoring.remote import load_vllm
 
@@ -141,3 +172,14 @@ def load(
 def _reject(model: str, names: list[str]) -> None:
     if names:
         raise OptionError(f"{', '.join(names)}: not supported for {model}. Leave it out, or start the server with it.")
+
+
+def _is_critic(model: str | Path, critic: Any, generator: Any) -> bool:
+    """Whether a critic is asked for, or the model is known as one."""
+    if critic is not None or generator is not None:
+        return True
+    if not isinstance(model, str | Path):
+        return False
+    from surefoot.critics.registry import critic_of
+
+    return critic_of(model) is not None

@@ -20,10 +20,9 @@ from surefoot.core.prompt import Prompt
 from surefoot.core.protocols import Item
 from surefoot.core.result import NO_STEPS, Scale, SolutionScore, StepScore, StepStatus
 from surefoot.core.solution import Solution
-from surefoot.data.items import MAX_STEPS, over_limit, read_item
 from surefoot.errors import InputError, OptionError
 from surefoot.families import Family, PromptTokenizer, StepValue, TokenizerCheck
-from surefoot.text.split import split
+from surefoot.scoring.reading import OverLimitError, read_and_split
 
 Row = Tensor | list[Any] | Exception
 """The numbers at the reads of one prompt, or why there are none."""
@@ -46,10 +45,6 @@ class PreparedSolution:
     def tokens(self) -> int:
         """Tokens of the longest prompt: several prompts of one solution share the rest."""
         return max(len(prompt.ids) for prompt in self.readable)
-
-
-class _OverLimitError(InputError):
-    """The item is valid, but too large to be read."""
 
 
 Prepared = PreparedSolution | InputError
@@ -110,7 +105,7 @@ class Pipeline:
             try:
                 prepared.append(self._prepare(item, number, options))
             except InputError as error:
-                if not keep_going and not isinstance(error, _OverLimitError):
+                if not keep_going and not isinstance(error, OverLimitError):
                     raise
                 prepared.append(error)
         return prepared
@@ -153,12 +148,7 @@ class Pipeline:
         return Prompt(tuple(ids), reads, prefix)
 
     def _prepare(self, item: Item, number: int, options: ReadOptions) -> PreparedSolution:
-        question, given = read_item(item, number)
-        if reason := over_limit(question, given):
-            raise _OverLimitError(reason)
-        solution = split(given, options.split, closing=options.closing, thinking=options.thinking)
-        if len(solution.steps) > MAX_STEPS:
-            raise _OverLimitError(f"The solution has {len(solution.steps):,} steps; the limit is {MAX_STEPS:,}.")
+        question, solution = read_and_split(item, number, options)
         texts = [step.text for step in solution.steps]
         prompts = self.family.prompts(self.tokenizer, question, texts, options.system, self.max_tokens)
         readable = tuple(prompt.cut(self.max_tokens) for prompt in prompts)

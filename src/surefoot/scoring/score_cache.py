@@ -157,6 +157,24 @@ class ScoreCache:
 
         return cached
 
+    def find_record(self, key: bytes) -> bytes | None:
+        """Return the record with this key, such as the verdicts of a critic, or None."""
+        with self._connected() as connection:
+            row = connection.execute("SELECT record FROM records WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            self.misses += 1
+            return None
+        record, check = row[0][:-_CHECK_BYTES], row[0][-_CHECK_BYTES:]
+        if check != _check(key, record):
+            raise self._damaged("an entry does not match its checksum")
+        self.hits += 1
+        return bytes(record)
+
+    def store_record(self, key: bytes, record: bytes) -> None:
+        """Store a record. One that is stored already stays as it is."""
+        with self._connected() as connection:
+            connection.execute("INSERT OR IGNORE INTO records VALUES (?, ?)", (key, record + _check(key, record)))
+
     def _prepare(self, connection: sqlite3.Connection) -> None:
         # In this order: another process that creates the cache writes its mark before its table.
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -168,6 +186,7 @@ class ScoreCache:
         if application != _APPLICATION:
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute("CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID")
+        connection.execute("CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY, record BLOB NOT NULL)")
 
     def _find(self, wanted: Mapping[bytes, Prompt], width: int, scale: Scale | None) -> dict[bytes, array[float]]:
         found: dict[bytes, array[float]] = {}

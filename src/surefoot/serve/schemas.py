@@ -21,7 +21,7 @@ from pydantic.config import JsonDict
 
 from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.core.options import ReadOptions, SplitRule, Thinking
-from surefoot.core.result import Scale
+from surefoot.core.result import Scale, StepStatus
 from surefoot.rewards.recipes import RECIPES
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -126,12 +126,13 @@ class Step(BaseModel):
     start: int
     end: int
     score: float | None
-    status: Literal["scored", "over_length", "not_finite", "member_missing"]
+    status: StepStatus
     index: int
     kind: Literal["body", "answer"]
-    spread: float | None = Field(description="Standard deviation over heads or over the members of an ensemble.")
+    spread: float | None = Field(description="Standard deviation over heads, members of an ensemble or votes.")
     raw: float | None = Field(description="The score before calibration.")
-    members: list[Member] = Field(description="The scores of the members of an ensemble; empty for a single model.")
+    members: list[Member] = Field(description="The scores of an ensemble's members, or a critic's votes; may be empty.")
+    label_mass: float | None = Field(description="The probability of a critic's two labels together.")
 
 
 def _with_aggregations(schema: JsonDict) -> None:
@@ -166,6 +167,8 @@ class Result(BaseModel):
     empty_steps: int
     split: str
     tokens: int
+    generated_tokens: int = Field(description="Tokens that a critic wrote.")
+    calls: int = Field(description="Requests to a critic's generator.")
     seconds: float
     scale: Literal["probability", "margin", "log_ratio"]
     calibration: str | None

@@ -55,6 +55,19 @@ def find_sections(text: str) -> Sections:
     return Sections(tuple(response), tuple(thinking))
 
 
+def after_thinking(text: str) -> str:
+    """Return what follows the last block of thinking: all of the text if there is none, and nothing if it is open.
+
+    >>> after_thinking("<think>Is it 4?</think>It is 5.")
+    'It is 5.'
+    """
+    sections = find_sections(text)
+    if not sections.thinking:
+        return text
+    end = max(span.end for span in sections.thinking)
+    return "".join(text[span.start : span.end] for span in sections.response if span.start > end)
+
+
 def keep(text: str, spans: Sequence[Span]) -> str:
     """Return the text with line ends in the place of everything outside `spans`, so that positions stay the same."""
     if list(spans) == [(0, len(text))]:

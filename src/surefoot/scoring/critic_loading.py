@@ -1,0 +1,117 @@
+"""Load critics: a generative PRM or a chat model, in this process or on a server, with the critic's prompt."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from surefoot.core.addresses import is_service
+from surefoot.core.event_loop import run_async
+from surefoot.core.generation import Generator
+from surefoot.critics.base import Critic
+from surefoot.critics.registry import critic_of, find_critic
+from surefoot.errors import OptionError
+from surefoot.generate.chat_prompt import PLACE, ChatPrompt
+from surefoot.generate.loading import load_generator
+from surefoot.generate.prompt_encoder import PromptEncoder, find_tokenizer_folder
+from surefoot.scoring.critic_scorer import CriticScorer
+from surefoot.scoring.load_options import LoadOptions
+from surefoot.scoring.local import as_calibration
+from surefoot.scoring.score_cache import as_score_cache
+
+logger = logging.getLogger("surefoot")
+
+USED = ("quantize", "calibration", "cache", "name")
+"""The options of `load` that a critic understands."""
+OTHER_PROMPT = (
+    "This generator puts its own instructions around every question, and a critic needs its prompt exactly. Load it "
+    'with system="" and without `prompt`, or pass its address or folder instead of the object.'
+)
+TEMPLATE_DIFFERS = (
+    "The chat template of {tokenizer} differs from the one that {critic} was published with. The published one is used."
+)
+
+
+def load_critic(
+    model: str | Path,
+    *,
+    critic: str | Critic | None,
+    critic_options: Mapping[str, Any] | None,
+    generator: Any,
+    tokenizer: str | Path | None,
+    server: Mapping[str, Any],
+    options: LoadOptions,
+) -> CriticScorer:
+    """Load a critic. For the meaning of each option see `load`."""
+    if unused := options.changed(*USED):
+        raise OptionError(f"{', '.join(unused)}: not supported for a critic.")
+    name = critic or critic_of(model)
+    if name is None:
+        raise OptionError(f"{model} is not known as a critic. Pass critic=..., such as 'processbench' or 'yes-no'.")
+    chosen = find_critic(name, critic_options)
+    if is_service(model) and generator is None:
+        generator, model = model, ""
+    source = _tokenizer_source(model, tokenizer, generator)
+    made = _load_generator(chosen, model if generator is None else generator, source, server, options)
+    run_async(_check(made))
+    found = getattr(made, "tokenizer", None)
+    if chosen.takes_tokens and found is None:
+        raise OptionError(
+            f"The critic {chosen.name!r} sends prompts as token ids, so it needs the model's tokenizer. Pass its "
+            "folder or hub id: tokenizer=..."
+        )
+    scorer = CriticScorer(
+        chosen,
+        made,
+        name=options.name or (str(model) or made.name),
+        tokenizer=found,
+        warnings=_template_warnings(chosen, source or model),
+        calibration=as_calibration(options.calibration),
+        cache=as_score_cache(options.cache),
+    )
+    if scorer._calibration is not None:
+        scorer._calibration.check(scorer.name, scorer.fingerprint)
+    for warning in (*scorer._warnings, *getattr(made, "warnings", ())):
+        logger.warning("%s", warning)
+    return scorer
+
+
+def _tokenizer_source(model: str | Path, tokenizer: str | Path | None, generator: Any) -> str | Path | None:
+    """Where the tokenizer is: as given, or with the model if a server computes."""
+    if tokenizer is not None or generator is None:
+        return tokenizer
+    return model or None
+
+
+def _load_generator(
+    critic: Critic, what: Any, tokenizer: str | Path | None, server: Mapping[str, Any], options: LoadOptions
+) -> Generator:
+    names = {"served_name": "model"}
+    given = {names.get(name, name): value for name, value in server.items()}
+    if options.quantize is not None:
+        given["quantize"] = options.quantize
+    made = load_generator(what, system=critic.system or "", tokenizer=tokenizer, **given)
+    prompt = getattr(made, "prompt", None)
+    if isinstance(prompt, ChatPrompt) and (prompt.system or "", prompt.template) != (critic.system or "", PLACE):
+        raise OptionError(OTHER_PROMPT)
+    return made
+
+
+async def _check(generator: Generator) -> None:
+    try:
+        await generator.check()
+    finally:
+        await generator.close()
+
+
+def _template_warnings(critic: Critic, source: str | Path) -> tuple[str, ...]:
+    """Say so if the tokenizer's template renders a message differently from the published one."""
+    if critic.pinned_template is None or not source:
+        return ()
+    encoder = PromptEncoder.from_folder(find_tokenizer_folder(source), ChatPrompt("", PLACE))
+    rendered = "".join(part if isinstance(part, str) else "{user}" for part in encoder.parts.parts)
+    return (
+        () if rendered == critic.pinned_template else (TEMPLATE_DIFFERS.format(tokenizer=source, critic=critic.name),)
+    )

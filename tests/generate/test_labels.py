@@ -135,7 +135,7 @@ def listed(folder: Path, *names: str) -> dict[str, float]:
 
 
 def test_an_older_vllm_lists_the_most_probable_tokens(folder: Path) -> None:
-    top = Answer({"choices": [{"logprobs": {"top_logprobs": [listed(folder, *PROBABILITIES)]}}]})
+    top = Answer({"choices": [{"logprobs": {"top_logprobs": [listed(folder, " Yes", " No", "Add")]}}]})
     found, _ = ask_server(server_of("vllm", top, "/v1/completions"), folder)
     expect(found.label_logprobs)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
+from surefoot.cli.generator_options import GeneratorOptions
 from surefoot.cli.groups import with_groups
 from surefoot.cli.options import COMPUTE, OUTPUT, Json, Quiet, Verbose, examples, finite
 from surefoot.cli.review import ReviewCommand, ReviewOptions
-from surefoot.cli.search import INPUT, JOB, GeneratorOptions
 from surefoot.core.generation import Sampling
 from surefoot.labelling.rows import Target
 from surefoot.labelling.settings import CountedWrong, LabelBudget, LabelSettings, Procedure, Stop
@@ -24,7 +24,7 @@ from surefoot.labelling.settings import CountedWrong, LabelBudget, LabelSettings
 if TYPE_CHECKING:
     from surefoot.labelling.job import LabelReport
 
-LABELS, FILTER = "Labels", "Filters and other scorers"
+INPUT, LABELS, FILTER, JOB = "Input", "Labels", "Filters and other scorers", "Job"
 
 app = typer.Typer(add_completion=False)
 

@@ -7,12 +7,12 @@ ordinary one.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
+from surefoot.data.hub import find_folder
 from surefoot.engine.config_check import check_config
 from surefoot.engine.lora import Adapter, LoraDelta, match_tensors, open_adapter
 from surefoot.engine.tensor_files import RETRY, StoredTensor, list_tensors, read_json
@@ -25,7 +25,6 @@ HEAD_FILE = "reward_head.pt"
 """A head that is stored apart from the model. Its tensors are listed as `reward_head.weight` and so on."""
 DOWNLOAD = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt", HEAD_FILE)
 PICKLED = ("pytorch_model*.bin", "adapter_model.bin")
-HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 LONGEST_NAME = 255
 """Bytes in a file name, on all common file systems."""
 
@@ -124,32 +123,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _find_folder(model: str | Path, revision: str | None) -> Path:
-    try:
-        folder = Path(model).expanduser()
-        is_folder = folder.is_dir()
-    except (OSError, ValueError, RuntimeError, TypeError):  # names that no file can have, and unknown users
-        is_folder = False
-    if is_folder:
-        if revision is not None:
-            raise OptionError(f"revision={revision!r} applies to models on the hub only, and {folder} is a folder.")
-        return folder
-    if not HUB_ID.fullmatch(str(model)):
-        raise LoadError(
-            f"{str(model)[:200]!r} is neither an existing folder nor a hub id such as 'Qwen/Qwen2.5-Math-PRM-7B'. The "
-            "embedded model is called 'mini'."
-        )
-    from huggingface_hub import snapshot_download
-
-    try:
-        folder = Path(snapshot_download(str(model), revision=revision, allow_patterns=list(DOWNLOAD)))
-        if not any(folder.glob("*.safetensors")):
-            folder = Path(snapshot_download(str(model), revision=revision, allow_patterns=[*DOWNLOAD, *PICKLED]))
-        return folder
-    except Exception as error:
-        raise LoadError(
-            f"{model!r} is not an existing folder, and downloading it from the Hugging Face hub failed: {error}. Check "
-            "the id and the revision, log in if the model is gated, or pass the path of a downloaded copy."
-        ) from error
+    example = "'Qwen/Qwen2.5-Math-PRM-7B'. The embedded model is called 'mini'."
+    folder = find_folder(model, DOWNLOAD, revision, example=example)
+    if not any(folder.glob("*.safetensors")):
+        folder = find_folder(model, [*DOWNLOAD, *PICKLED], revision, example=example)
+    return folder
 
 
 def _has_weights(folder: Path) -> bool:

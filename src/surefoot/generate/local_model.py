@@ -19,11 +19,11 @@ import torch
 from torch import nn
 
 from surefoot.core.options import Quantization
+from surefoot.data.hub import find_folder
 from surefoot.engine.hardware import choose_device, choose_dtype
 from surefoot.engine.quantization import quantized_linear, require
-from surefoot.errors import CheckpointError, LoadError, OptionError, SurefootError
+from surefoot.errors import CheckpointError, LoadError, SurefootError
 
-HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 DOWNLOAD = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt")
 CODE_SETTING = re.compile(r"auto_map|_?(attn|experts)_implementation(_internal)?|custom_generate")
 """Settings that can refer to code, in the repository or as kernels on the hub."""
@@ -52,24 +52,7 @@ class LoadedModel:
 
 def find_model_folder(model: str | Path, revision: str | None = None) -> Path:
     """Return the folder of a model. A hub id is downloaded, unless it is in the cache."""
-    path = Path(model).expanduser()
-    if path.is_dir():
-        if revision is not None:
-            raise OptionError(f"revision={revision!r} applies to models on the hub only, and {path} is a folder.")
-        return path
-    if not HUB_ID.fullmatch(str(model)):
-        raise LoadError(
-            f"{str(model)[:200]!r} is neither an existing folder nor a hub id such as 'Qwen/Qwen2.5-1.5B-Instruct'."
-        )
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(str(model), revision=revision, allow_patterns=list(DOWNLOAD)))
-    except Exception as error:
-        raise LoadError(
-            f"{str(model)!r} is not an existing folder, and downloading it from the Hugging Face hub failed: {error}. "
-            "Check the id and the revision, log in if the model is gated, or pass the path of a downloaded copy."
-        ) from error
+    return find_folder(model, DOWNLOAD, revision, example="'Qwen/Qwen2.5-1.5B-Instruct'.")
 
 
 def load_model(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from surefoot.data.hub import MODEL_ID, find_folder, local_folder
 from surefoot.errors import LoadError, OptionError
 from surefoot.generate.chat_prompt import ChatPrompt
 from surefoot.generate.lookalikes import THINKING
@@ -21,7 +22,6 @@ from surefoot.generate.rendering import Slot, TemplateParts, fill_slots, local_p
 from surefoot.tokenization.settings import read_tokenizer_settings
 from surefoot.tokenization.tokenizer import PromptTokenizer
 
-HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "chat_template*", "*.model", "merges.txt", "vocab.*")
 
 
@@ -144,16 +144,9 @@ def _pattern(names: Iterable[str]) -> re.Pattern[str]:
 
 def find_tokenizer_folder(tokenizer: str | Path) -> Path:
     """Return the folder of a tokenizer. Those of a hub id are downloaded, without the weights."""
-    path = Path(tokenizer).expanduser()
-    if path.is_dir():
-        return path
-    if not HUB_ID.fullmatch(str(tokenizer)):
+    if local_folder(tokenizer) is None and not MODEL_ID.fullmatch(str(tokenizer)):
         raise OptionError(f"tokenizer={str(tokenizer)[:200]!r} is neither a folder nor a hub id.")
-    from huggingface_hub import snapshot_download
-
     try:
-        return Path(snapshot_download(str(tokenizer), allow_patterns=list(TOKENIZER_FILES)))
-    except Exception as error:
-        raise LoadError(
-            f"tokenizer={str(tokenizer)!r} is not a folder, and downloading it from the hub failed: {error}"
-        ) from error
+        return find_folder(tokenizer, TOKENIZER_FILES, example="'Qwen/Qwen2.5-1.5B-Instruct'.")
+    except LoadError as error:
+        raise LoadError(f"tokenizer={error}") from error

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
-from surefoot.core.protocols import StepScorer
 from surefoot.data.columns import Columns
 from surefoot.errors import JobError, MissingDependencyError, OptionError
 from surefoot.jobs.folder import OWN, Entry, Job, Journal, clear_folder, locked, prepare_folder, read_job, save_job
@@ -22,6 +21,7 @@ from surefoot.jobs.sources import find_sources
 from surefoot.jobs.unit import UnitScorer
 from surefoot.rewards.recipes import find_recipe
 from surefoot.scoring.load_options import DEFAULT_MODEL
+from surefoot.scoring.scorer_like import ModelLike, ScorerLike, as_scorer, computes_here, is_model, listed
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def bulk(
     source: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    model: str | Path | StepScorer = DEFAULT_MODEL,
+    model: ScorerLike = DEFAULT_MODEL,
     load: Mapping[str, Any] | None = None,
     columns: Columns | Mapping[str, str] | None = None,
     options: ReadOptions = DEFAULT_OPTIONS,
@@ -85,8 +85,9 @@ def bulk(
     `source`: JSONL (also gzip and zstd), Parquet and Arrow files, folders, globs, URLs of fsspec, or a data set of the
     hub, whose configuration and split are `subset` and `data_split`. `out` gets one Parquet (or JSONL, with `format`)
     file per unit, with all columns of the input and those of the scores, whose names start with `prefix`. `columns`
-    names the columns with the question, the solution and the gold answer: see `Columns`. `model` and `load` are the
-    arguments of `surefoot.load`; a loaded scorer works, too, with one worker. `options` say how solutions are read.
+    names the columns with the question, the solution and the gold answer: see `Columns`. `model` (a list is an
+    ensemble) and `load` are the arguments of `surefoot.load`; a loaded scorer works, too, with one worker. `options`
+    say how solutions are read.
 
     `reward` computes a recipe. `filter` keeps rows for which an expression is true, `best_of` the best solutions per
     question by `rank_by` (an aggregation, or `reward`). `sample` scores only a fraction of the questions. `group_by`
@@ -104,7 +105,8 @@ def bulk(
     if sum((fresh, extend, refilter)) > 1:
         raise OptionError("fresh, extend, refilter: they exclude each other. Choose one.")
     runner = Runner(model, dict(load or {}), workers, threads, on, gpus_per_worker)
-    if not isinstance(model, str | Path) and (workers > 1 or on != "local" or load):
+    loaded = any(not isinstance(each, str | Path) for each in listed(model))
+    if (loaded and (workers > 1 or on != "local")) or (load and not is_model(model)):
         raise OptionError("A loaded scorer works in this process only. Pass the model's name or folder to `model`.")
     given = columns if isinstance(columns, Columns) else Columns(**(columns or {}))
     settings = JobSettings(
@@ -147,7 +149,7 @@ def bulk(
 class Runner:
     """Who scores the units."""
 
-    model: str | Path | StepScorer
+    model: ScorerLike
     load: dict[str, Any]
     workers: int
     threads: int | None
@@ -160,7 +162,7 @@ class Runner:
         if self.on not in ("local", "ray") and not self.on.startswith("ray://"):
             raise OptionError(f"on={self.on!r} is unknown. Choose local, ray, or the address of a cluster: ray://...")
         # Compiling depends on what came before, and with it the last digits: a continued job would differ.
-        if isinstance(self.model, str | Path) and "://" not in str(self.model):
+        if computes_here(self.model):
             self.load.setdefault("compile", False)
 
     def run(self, job: Job, units: list[Unit], journal: Journal) -> Iterator[Entry]:
@@ -171,7 +173,7 @@ class Runner:
             yield from run_on_ray(
                 job.out,
                 units,
-                str(self.model),
+                self._model,
                 self.load,
                 journal.model,
                 address=None if self.on == "ray" else self.on,
@@ -184,7 +186,7 @@ class Runner:
             yield from run_in_workers(
                 job.out,
                 units,
-                str(self.model),
+                self._model,
                 self.load,
                 journal.model,
                 workers=self.workers,
@@ -195,16 +197,15 @@ class Runner:
                 import torch
 
                 torch.set_num_threads(self.threads)
-            scorer = self._scorer()
+            scorer = as_scorer(self.model, **self.load)
             check_model(scorer, journal.model)
             yield from run_here(UnitScorer(job, scorer), units)
 
-    def _scorer(self) -> StepScorer:
-        if not isinstance(self.model, str | Path):
-            return self.model
-        from surefoot.scoring.loading import load
-
-        return load(self.model, **self.load)
+    @property
+    def _model(self) -> ModelLike:
+        """What workers load."""
+        assert is_model(self.model)
+        return self.model
 
 
 def _with_selection(job: Job | None, settings: JobSettings, out: Path) -> Job:

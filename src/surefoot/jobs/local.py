@@ -24,6 +24,7 @@ from surefoot.errors import JobError
 from surefoot.jobs.folder import Entry, ModelIdentity, read_job
 from surefoot.jobs.plan import Unit
 from surefoot.jobs.unit import UnitScorer, model_identity
+from surefoot.scoring.scorer_like import ModelLike, as_scorer
 
 MAX_ATTEMPTS = 3
 """How often a unit is tried whose worker dies."""
@@ -41,7 +42,7 @@ def run_here(scorer: UnitScorer, units: Sequence[Unit]) -> Iterator[Entry]:
 def run_in_workers(
     out: Path,
     units: Sequence[Unit],
-    model: str,
+    model: ModelLike,
     load: Mapping[str, Any],
     expected: ModelIdentity | None,
     *,
@@ -91,7 +92,7 @@ def check_attempts(deaths: Counter[int]) -> None:
 def _start(
     stack: ExitStack,
     out: Path,
-    model: str,
+    model: ModelLike,
     load: Mapping[str, Any],
     expected: ModelIdentity | None,
     workers: int,
@@ -109,7 +110,7 @@ def _start(
 
 
 def _prepare_worker(
-    out: str, model: str, load: dict[str, Any], expected: ModelIdentity | None, threads: int | None
+    out: str, model: ModelLike, load: dict[str, Any], expected: ModelIdentity | None, threads: int | None
 ) -> None:
     global _load
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -130,16 +131,14 @@ def _run(unit: Unit) -> Entry:
 
 
 def load_unit_scorer(
-    out: str, model: str, load: Mapping[str, Any], expected: ModelIdentity | None, threads: int | None = None
+    out: str, model: ModelLike, load: Mapping[str, Any], expected: ModelIdentity | None, threads: int | None = None
 ) -> UnitScorer:
     """Load the model and the job in a worker."""
-    from surefoot.scoring.loading import load as load_scorer
-
     if threads is not None:
         import torch
 
         torch.set_num_threads(threads)
-    scorer = load_scorer(model, **load)
+    scorer = as_scorer(model, **load)
     check_model(scorer, expected)
     job = read_job(Path(out))
     if job is None:

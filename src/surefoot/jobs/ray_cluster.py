@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from surefoot._version import __version__
-from surefoot.core.addresses import is_server
 from surefoot.engine.threads import spin_briefly
 from surefoot.errors import JobError, OptionError
 from surefoot.jobs.folder import Entry, ModelIdentity
@@ -26,6 +25,7 @@ from surefoot.jobs.ray_connection import Demand, connected, cpus_per_worker, liv
 from surefoot.jobs.ray_placement import PlacementWatch
 from surefoot.jobs.unit import UnitScorer
 from surefoot.scoring.load_options import DEFAULT_MODEL
+from surefoot.scoring.scorer_like import ModelLike, computes_here
 
 logger = logging.getLogger("surefoot")
 
@@ -47,7 +47,7 @@ class WorkerSettings:
     """What an actor needs to score units of a job, on any node and in any working directory."""
 
     out: str
-    model: str
+    model: ModelLike
     load: Mapping[str, Any]
     expected: ModelIdentity | None
     threads: int | None
@@ -85,7 +85,7 @@ class UnitWorker:
 def run_on_ray(
     out: Path,
     units: Sequence[Unit],
-    model: str,
+    model: ModelLike,
     load: Mapping[str, Any],
     expected: ModelIdentity | None,
     *,
@@ -105,9 +105,10 @@ def run_on_ray(
     patience = _wait_seconds() if wait is None else wait
     with connected(address) as own:
         nodes = live_nodes()
-        demand = Demand(1 if gpus or is_server(model) else cpus_per_worker(nodes, min(workers, len(units))), gpus)
+        here = computes_here(model)
+        demand = Demand(1 if gpus or not here else cpus_per_worker(nodes, min(workers, len(units))), gpus)
         options = dict(load)
-        if not gpus and not is_server(model) and "device" not in options:
+        if not gpus and here and "device" not in options:
             options["device"] = "cpu"  # Ray hides no GPU from actors that have none
             if any(node.gpus for node in nodes):
                 logger.warning("The workers use no GPU. The cluster has some: pass gpus_per_worker=1 to use them.")
@@ -116,7 +117,7 @@ def run_on_ray(
             _located(model),
             {name: _located(value) if name in PATH_OPTIONS else value for name, value in options.items()},
             expected,
-            None if is_server(model) else demand.cpus,
+            demand.cpus if here else None,
         )
         pool = ActorPool(settings, demand, workers, PlacementWatch(demand, 0.0 if own else patience))
         try:
@@ -135,6 +136,8 @@ def _wait_seconds() -> float:
 
 def _located(value: Any) -> Any:
     """Return the absolute path of a file or folder, and anything else as it is: actors work in other folders."""
+    if isinstance(value, list | tuple):
+        return [_located(each) for each in value]
     if not isinstance(value, str | Path) or value == DEFAULT_MODEL:
         return value
     path = Path(value).expanduser()

@@ -24,6 +24,7 @@ from surefoot.labelling.reading import Question, read_questions
 from surefoot.labelling.scorers import Scorers
 from surefoot.labelling.settings import LabelBudget, LabelSettings
 from surefoot.labelling.summary import LabelSummary, summarize
+from surefoot.scoring.scorer_like import ScorerLike, as_scorer
 
 T = TypeVar("T")
 
@@ -55,8 +56,8 @@ def label(
     *,
     generator: Any,
     settings: LabelSettings | None = None,
-    judge: str | Path | StepScorer | None = None,
-    screen: str | Path | StepScorer | None = None,
+    judge: ScorerLike | None = None,
+    screen: ScorerLike | None = None,
     question: str = "question",
     gold: str = "answer",
     solution: str | None = None,
@@ -221,9 +222,5 @@ def _identity(scorer: StepScorer) -> dict[str, Any]:
     return {name: getattr(scorer, name) for name in ("name", "fingerprint", "scale", "calibration")}
 
 
-def _scorer(given: str | Path | StepScorer | None) -> StepScorer | None:
-    if not isinstance(given, str | Path):
-        return given
-    from surefoot.scoring.loading import load
-
-    return load(given)
+def _scorer(given: ScorerLike | None) -> StepScorer | None:
+    return None if given is None else as_scorer(given)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from numbers import Number
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
@@ -24,14 +23,13 @@ from surefoot.core.shared import shared as shared
 from surefoot.errors import OptionError
 from surefoot.rewards.recipes import default_recipe, find_recipe
 from surefoot.rewards.reward import Reward, RewardResult, Term
+from surefoot.scoring.scorer_like import ScorerLike as ScorerLike
+from surefoot.scoring.scorer_like import as_scorer, is_model
 
 logger = logging.getLogger("surefoot")
 
 DEFAULT_MODEL = "Qwen/Qwen2.5-Math-PRM-7B"
 """The model of reward functions if neither the caller nor the environment variable SUREFOOT_MODEL names one."""
-
-ScorerLike = str | Path | StepScorer
-"""Anything that `surefoot.load` accepts (a hub id, a folder, the address of a service or vLLM server), or a scorer."""
 
 
 @cache
@@ -46,21 +44,10 @@ def find_scorer(model: ScorerLike | None = None, **load: Any) -> StepScorer:
         model = os.environ.get("SUREFOOT_MODEL", DEFAULT_MODEL)
     if "model" in load:
         raise OptionError("load has no option `model`. To choose one of several served models, use `served_name`.")
-    if isinstance(model, str | Path):
-        return _load(str(model), **load)
-    if load:
-        raise OptionError(
-            f"The model is a loaded scorer, so {', '.join(load)} would have no effect. Omit it, or pass the name or "
-            "folder of the model instead."
-        )
-    return model
+    return _load(model, **load) if is_model(model) else as_scorer(model, **load)
 
 
-@shared
-def _load(model: str, **options: Any) -> StepScorer:
-    from surefoot.scoring.loading import load
-
-    return load(model, **options)
+_load = shared(as_scorer)
 
 
 class Sample(NamedTuple):
@@ -95,7 +82,7 @@ class RewardSource:
         self._recipe = None if recipe is None else find_recipe(recipe)
         self.options = options
         self._load = dict(load or {})
-        if model is not None and not isinstance(model, str | Path):
+        if model is not None and not is_model(model):
             find_scorer(model, **self._load)  # rejects load options for a loaded scorer before training starts
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from surefoot.scoring.score_cache import ScoreCache
 
 DEFAULT_MODEL = "mini"
+VLLM_OPTIONS = ("strict", "max_tokens", "calibration", "cache", "name", "revision", "family")
+"""Those of `LoadOptions` that a model on a vLLM server has, too."""
+SERVER_OPTIONS = ("served_name", "api_key", "timeout", "patience")
+"""Options of `surefoot.load` for a server."""
+
+CalibrationLike = str | Path | Calibration
+"""A file of `surefoot calibrate`, or its content."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class LoadOptions:
     base: str | Path | None = None
     strict: bool = False
     max_tokens: int | None = None
-    calibration: str | Path | Calibration | None = None
+    calibration: CalibrationLike | Sequence[CalibrationLike | None] | None = None
     cache: str | Path | ScoreCache | None = None
     name: str | None = None
 

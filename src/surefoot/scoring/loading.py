@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from surefoot.core.addresses import VLLM_PREFIX, is_service, is_vllm
-from surefoot.core.calibration import Calibration
 from surefoot.core.options import Quantization
 from surefoot.core.protocols import StepScorer
 from surefoot.errors import OptionError
 from surefoot.scoring.combining import Combine, MissingMember
 from surefoot.scoring.load_call import LoadCall
-from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
+from surefoot.scoring.load_options import DEFAULT_MODEL, VLLM_OPTIONS, CalibrationLike, LoadOptions
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +38,7 @@ def load(
     base: str | Path | None = None,
     strict: bool = False,
     max_tokens: int | None = None,
-    calibration: str | Path | Calibration | None = None,
+    calibration: CalibrationLike | Sequence[CalibrationLike | None] | None = None,
     cache: str | Path | ScoreCache | None = None,
     name: str | None = None,
     tokenizer: str | Path | None = None,
@@ -89,7 +88,8 @@ def load(
 
     Options for a list: `combine` is "mean" (the default), "min", or "calibrated", the mean of members that all have a
     calibration. If a member gives no score for a step, the step is unscored; `missing="skip"` combines the other
-    members, with a warning. `name` works as above. For other options, load a member with them and pass the scorer.
+    members, with a warning. `name` works as above, and a list of calibrations has one per model. Other options reach
+    the members that can take them; one that describes a single model must have only one such member.
 
     A scorer can be pickled, for example in a function for `datasets.map`. The pickle holds this call and the model's
     fingerprint: the model is loaded once in each process that unpickles it.
@@ -115,13 +115,12 @@ def load(
     server = {name: value for name, value in server.items() if value is not None}
     if isinstance(model, Sequence) and not isinstance(model, str | bytes):
         from surefoot.scoring.ensemble import Ensemble
+        from surefoot.scoring.member_options import member_options
 
-        unsupported = [*options.changed("name"), *server, *(["tokenizer"] if tokenizer is not None else [])]
-        if unsupported:
-            raise OptionError(
-                f"{', '.join(unsupported)}: not supported for an ensemble. Load the member with it and pass the scorer."
-            )
-        members = [load(each) if isinstance(each, str | Path) else each for each in model]
+        chosen = {name: getattr(options, name) for name in options.changed("name")} | server
+        chosen |= {} if tokenizer is None else {"tokenizer": tokenizer}
+        pairs = zip(model, member_options(model, chosen), strict=True)
+        members = [load(each, **given) if isinstance(each, str | Path) else each for each, given in pairs]
         return Ensemble(members, combine or "mean", missing or "unscored", name)
     if combine is not None or missing is not None:
         raise OptionError(f"combine and missing are for a list of models, and the model is {model}.")
@@ -148,7 +147,7 @@ def load(
     if isinstance(model, str) and is_vllm(model):
         from surefoot.scoring.remote import load_vllm
 
-        _reject(model, options.changed("strict", "max_tokens", "calibration", "cache", "name", "revision", "family"))
+        _reject(model, options.changed(*VLLM_OPTIONS))
         scorer = load_vllm(model.removeprefix(VLLM_PREFIX).rstrip("/"), options, tokenizer=tokenizer, **server)
         given |= server if tokenizer is None else server | {"tokenizer": tokenizer}
         given.pop("api_key", None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
@@ -36,7 +37,7 @@ from surefoot.families import (
 )
 from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
-from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
+from surefoot.scoring.load_options import DEFAULT_MODEL, CalibrationLike, LoadOptions
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache
 from surefoot.scoring.scorer import Scorer
@@ -134,6 +135,8 @@ def chosen_options(options: LoadOptions) -> set[str]:
     return set(options.family_options or {})
 
 
-def as_calibration(given: str | Path | Calibration | None) -> Calibration | None:
+def as_calibration(given: CalibrationLike | Sequence[CalibrationLike | None] | None) -> Calibration | None:
     """Reads a calibration from its file, unless it is one already."""
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        raise OptionError("calibration: a list is for a list of models. Pass one calibration for one model.")
     return Calibration.read(given) if isinstance(given, str | Path) else given

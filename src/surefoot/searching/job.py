@@ -21,6 +21,7 @@ from surefoot.data.records import read_records
 from surefoot.display.progress import Progress
 from surefoot.errors import InputError, JobError, MissingDependencyError, OptionError
 from surefoot.scoring.load_options import DEFAULT_MODEL
+from surefoot.scoring.scorer_like import ScorerLike
 from surefoot.searching.events import Listener, ignore
 from surefoot.searching.folder import SearchFolder, opened
 from surefoot.searching.record import Question, RunFailedError, as_record, run_names, run_question
@@ -55,7 +56,7 @@ def search_many(
     out: str | Path,
     *,
     generator: Any,
-    scorer: str | Path | StepScorer = DEFAULT_MODEL,
+    scorer: ScorerLike = DEFAULT_MODEL,
     strategies: Sequence[str] = ("beam",),
     settings: SearchSettings | None = None,
     baselines: bool = True,

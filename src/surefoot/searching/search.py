@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from surefoot.core.event_loop import run_async
 from surefoot.core.generation import Generator
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
-from surefoot.core.protocols import StepScorer
 from surefoot.core.search_result import SearchResult
 from surefoot.errors import OptionError
 from surefoot.scoring.load_options import DEFAULT_MODEL
+from surefoot.scoring.scorer_like import ScorerLike, as_scorer
 from surefoot.searching.events import Listener, SearchEvent, ignore
 from surefoot.searching.runner import Plan, SearchRunner
 from surefoot.searching.settings import SearchSettings
@@ -24,7 +23,7 @@ def search(
     question: str,
     *,
     generator: Any,
-    scorer: str | Path | StepScorer = DEFAULT_MODEL,
+    scorer: ScorerLike = DEFAULT_MODEL,
     strategy: str = "beam",
     seed: int = 0,
     options: ReadOptions = DEFAULT_OPTIONS,
@@ -63,7 +62,7 @@ async def search_async(
     question: str,
     *,
     generator: Any,
-    scorer: str | Path | StepScorer = DEFAULT_MODEL,
+    scorer: ScorerLike = DEFAULT_MODEL,
     strategy: str = "beam",
     seed: int = 0,
     options: ReadOptions = DEFAULT_OPTIONS,
@@ -83,7 +82,7 @@ async def search_async(
 
 @asynccontextmanager
 async def searching(
-    generator: Any, scorer: str | Path | StepScorer, options: ReadOptions, on_event: Listener
+    generator: Any, scorer: ScorerLike, options: ReadOptions, on_event: Listener
 ) -> AsyncIterator[SearchRunner]:
     """Load what is not loaded yet, without blocking the event loop, and close what was created here."""
     from surefoot.generate.loading import load_generator
@@ -121,17 +120,6 @@ async def search_events(question: str, **arguments: Any) -> AsyncIterator[Search
         await task  # raises what the search raised
     finally:
         task.cancel()
-
-
-def as_scorer(given: str | Path | StepScorer) -> StepScorer:
-    """Return the scorer for what a caller passed."""
-    if given is None:
-        raise OptionError("scorer=None: pass a scorer, or what surefoot.load takes.")
-    if not isinstance(given, str | Path):
-        return given
-    from surefoot.scoring.loading import load
-
-    return load(given)
 
 
 def _settings(given: dict[str, Any]) -> SearchSettings:

@@ -1,0 +1,55 @@
+"""Which options of `surefoot.load` reach which member of an ensemble.
+
+Invariant: an option that no member can take is an error, and one that belongs to a single model, such as an API key, is
+never given to two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from surefoot.core.addresses import is_service, is_vllm
+from surefoot.errors import OptionError
+from surefoot.scoring.load_options import SERVER_OPTIONS, VLLM_OPTIONS, LoadOptions
+
+COMPUTATION = ("quantize", "quantize_fallback", "dtype", "device", "attention", "compile", "strict", "max_tokens")
+SHARED = (*COMPUTATION, "cache", "timeout", "patience")
+"""Options that hold for all members that can take them. The others describe one model or one server."""
+
+
+def member_options(members: Sequence[object], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the options for each member. A list of calibrations has one for each member that can have one."""
+    found: list[dict[str, Any]] = [{} for _ in members]
+    for name, value in given.items():
+        takers = [at for at, member in enumerate(members) if name in _options_of(member)]
+        names = ", ".join(str(members[at]) for at in takers)
+        if name == "calibration" and isinstance(value, Sequence) and not isinstance(value, str):
+            if len(value) != len(takers):
+                raise OptionError(
+                    f"calibration: give one for each of {len(takers)} models ({names}), in their order, not "
+                    f"{len(value)}. A service applies its own."
+                )
+            for at, each in zip(takers, value, strict=True):
+                found[at][name] = each
+            continue
+        if not takers:
+            raise OptionError(f"{name}: not supported for any member of the ensemble that is loaded here.")
+        if name not in SHARED and len(takers) > 1:
+            raise OptionError(
+                f"{name}: belongs to one model, and several members could take it: {names} (in Python: load that "
+                "member with it and pass the scorer)."
+            )
+        for at in takers:
+            found[at][name] = value
+    return found
+
+
+def _options_of(member: object) -> tuple[str, ...]:
+    if is_service(member):
+        return SERVER_OPTIONS
+    if is_vllm(member):
+        return (*SERVER_OPTIONS, "tokenizer", *VLLM_OPTIONS)
+    return tuple(field.name for field in fields(LoadOptions)) if isinstance(member, str | Path) else ()

@@ -184,14 +184,17 @@ class ScorerVerdict:
     """The index of the first incorrect step, -1 if there is none, None if steps are unscored."""
     scores: tuple[float | None, ...]
     spreads: tuple[float | None, ...] = ()
-    """Standard deviations over the heads of an ensemble."""
+    """Standard deviations over the heads of a model, or over the members of an ensemble."""
     certain: bool | None = None
     """For the scorer that screens: whether its verdict was taken instead of rollouts."""
+    incomplete: tuple[int, ...] = ()
+    """Indices of steps to which a member of an ensemble gave no score."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ScorerVerdict:
         """Rebuild a verdict from its fields."""
-        return cls(**{**data, "scores": tuple(data["scores"]), "spreads": tuple(data["spreads"])})
+        names = ("scores", "spreads", "incomplete")
+        return cls(**{**data, **{name: tuple(data.get(name, ())) for name in names}})
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class NodeStep:
     text: str
     score: float | None
     reason: str | None = None
+    spread: float | None = None
+    """The disagreement of the members of an ensemble, or of a model's heads; None if there is only one."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ class SearchNode:
     lookahead: Lookahead | None = None
     answer: str | None = None
     """The final answer of a finished path, if it states one."""
+
+    @property
+    def spread(self) -> float | None:
+        """The largest spread of its steps; None if no step has one."""
+        return max((step.spread for step in self.steps if step.spread is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -316,10 +323,15 @@ def _order(value: float | None) -> float:
 
 def _node_dict(node: SearchNode) -> dict[str, Any]:
     """A node without what it does not have: trees are large."""
-    whole = asdict(node)
+    whole = asdict(node, dict_factory=_without_spread)
     always = ("id", "parent", "text", "end", "fate")
     default = {field.name: field.default for field in fields(SearchNode)}
     return {name: value for name, value in whole.items() if name in always or value != default[name]}
+
+
+def _without_spread(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a step without `spread` if it has none."""
+    return {name: value for name, value in pairs if name != "spread" or value is not None}
 
 
 def _node(data: Mapping[str, Any]) -> SearchNode:

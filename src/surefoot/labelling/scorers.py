@@ -10,7 +10,7 @@ from dataclasses import replace
 from surefoot.core.labels import ScorerVerdict
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import StepScorer
-from surefoot.core.result import SolutionScore
+from surefoot.core.result import SolutionScore, StepScore
 from surefoot.errors import OptionError
 from surefoot.labelling.settings import LabelSettings
 
@@ -54,7 +54,8 @@ class Scorers:
 def screened(verdict: ScorerVerdict | None, right: bool | None, settings: LabelSettings) -> ScorerVerdict | None:
     """Say whether a verdict is certain, as in ActPRM: on every step up to the first error that it names.
 
-    One that names no error is not certain if the solution's own answer is not `right`.
+    One that names no error is not certain if the solution's own answer is not `right`. A step that a member of an
+    ensemble did not score is not certain either: without that member, the disagreement is not known.
     """
     if verdict is None:
         return None
@@ -64,7 +65,8 @@ def screened(verdict: ScorerVerdict | None, right: bool | None, settings: LabelS
     judged = slice(0, None if error < 0 else error + 1)
     sure = all(score is not None and max(score, 1 - score) >= settings.certain for score in verdict.scores[judged])
     close = all(spread is None or spread <= settings.max_spread for spread in verdict.spreads[judged])
-    return replace(verdict, certain=sure and close)
+    complete = not any(at < len(verdict.scores[judged]) for at in verdict.incomplete)
+    return replace(verdict, certain=sure and close and complete)
 
 
 def _verdict(model: str, count: int, result: SolutionScore) -> ScorerVerdict:
@@ -75,4 +77,9 @@ def _verdict(model: str, count: int, result: SolutionScore) -> ScorerVerdict:
         result.first_error() if None not in steps else None,
         tuple(None if step is None else step.score for step in steps),
         tuple(None if step is None else step.spread for step in steps),
+        incomplete=tuple(at for at, step in enumerate(steps) if step is not None and _incomplete(step)),
     )
+
+
+def _incomplete(step: StepScore) -> bool:
+    return any(member.score is None for member in step.members)

@@ -279,9 +279,12 @@ class Exploration:
 def _node_steps(texts: Sequence[str], result: SolutionScore) -> tuple[NodeStep, ...]:
     """The steps of a candidate with their scores. Steps that the scorer did not read have the reason why."""
     scores = {step.index: step for step in result.steps}
-    return tuple(
-        NodeStep(text, scores[at].score, None if scores[at].score is not None else result.reason or scores[at].status)
-        if at in scores
-        else NodeStep(text, None, result.reason or "the scorer did not read this step")
-        for at, text in enumerate(texts)
-    )
+    found = []
+    for at, text in enumerate(texts):
+        if (step := scores.get(at)) is None:
+            found.append(NodeStep(text, None, result.reason or "the scorer did not read this step"))
+        elif step.score is None:
+            found.append(NodeStep(text, None, result.reason or step.status))
+        else:
+            found.append(NodeStep(text, step.score, spread=step.spread))
+    return tuple(found)

@@ -74,6 +74,8 @@ const renderSearchTree = (() => {
     if (node.end === "cut_off") return "cut_off";
     return node.fate in KINDS ? node.fate : "open";
   };
+  // The disagreement of an ensemble: the largest of its steps, as SearchNode.spread.
+  const spreadOf = (node) => (node.steps ?? []).map((step) => step.spread).filter(isNumber).reduce((most, each) => Math.max(most, each), -Infinity);
   const kindLabel = (node) => KINDS[kindOf(node)][1];
   const snippet = (text) => {
     const line = String(text).trim().replace(/\s+/g, " ");
@@ -189,6 +191,7 @@ const renderSearchTree = (() => {
       if ((node.count ?? 1) > 1) tags.push(`${node.count} identical`);
       if (Number.isInteger(node.subtree) && node.parent === 0) tags.push(`subtree ${node.subtree}`);
       if (node.lookahead) tags.push("lookahead");
+      if (isNumber(spreadOf(node))) tags.push(`spread ${number(spreadOf(node))}`);
       return tags;
     }
 
@@ -298,7 +301,8 @@ const renderSearchTree = (() => {
 
     steps(steps) {
       return make("ol", { class: "st-steps" }, ...steps.map((step) => make("li", {}, chip(step.score, this.result.scale),
-        make("span", { class: "st-full", text: step.text }), ...(step.reason ? [make("span", { class: "st-why", text: step.reason })] : []))));
+        make("span", { class: "st-full", text: step.text }), ...(step.reason ? [make("span", { class: "st-why", text: step.reason })] : []),
+        ...(isNumber(step.spread) ? [make("span", { class: "st-why st-spread", text: `spread ${number(step.spread)}` })] : []))));
     }
 
     text(node) {

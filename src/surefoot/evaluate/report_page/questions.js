@@ -14,15 +14,15 @@
 
   // --- trees ------------------------------------------------------------------------------------------------------
 
-  const step = ([text, score, reason]) => ({ text, score, reason });
+  const step = ([text, score, reason, spread = null]) => ({ text, score, reason, spread });
   const unpackNode = ([parent, end, fate, tokens, value, parts, scores, more = {}], id) => {
-    const { steps, reasons, lookahead, ...rest } = more;
+    const { steps, reasons, spreads, lookahead, ...rest } = more;
     return {
       id, parent, tokens, value, ...rest,
       end: end < 0 ? null : ends[end],
       fate: fates[fate],
       text: parts.join(""),
-      steps: steps ? steps.map(step) : scores.map((score, at) => ({ text: parts[2 * at + 1], score, reason: reasons ? reasons[at] : null })),
+      steps: steps ? steps.map(step) : scores.map((score, at) => ({ text: parts[2 * at + 1], score, reason: reasons ? reasons[at] : null, ...(spreads && { spread: spreads[at] }) })),
       ...(lookahead && { lookahead: { text: lookahead[0], tokens: lookahead[1], end: lookahead[2], steps: lookahead[3].map(step) } }),
     };
   };

@@ -38,13 +38,15 @@ def _pack_node(node: SearchNode) -> list[Any]:
     parts = _parts(node.text, node.steps)
     if parts is None:
         parts = [node.text]
-        more["steps"] = [[step.text, _short(step.score), step.reason] for step in node.steps]
-    elif any(step.reason for step in node.steps):
-        more["reasons"] = [step.reason for step in node.steps]
+        more["steps"] = [_pack_step(step) for step in node.steps]
+    else:
+        if any(step.reason for step in node.steps):
+            more["reasons"] = [step.reason for step in node.steps]
+        if node.spread is not None:
+            more["spreads"] = [_short(step.spread) for step in node.steps]
     if node.lookahead is not None:
         ahead = node.lookahead
-        steps = [[step.text, _short(step.score), step.reason] for step in ahead.steps]
-        more["lookahead"] = [ahead.text, ahead.tokens, ahead.end, steps]
+        more["lookahead"] = [ahead.text, ahead.tokens, ahead.end, [_pack_step(step) for step in ahead.steps]]
     for name, usual in (("count", 1), ("reason", None), ("subtree", None), ("answer", None)):
         if (value := getattr(node, name)) != usual:
             more[name] = value
@@ -52,6 +54,11 @@ def _pack_node(node: SearchNode) -> list[Any]:
     end = -1 if node.end is None else ENDS.index(node.end)
     packed = [node.parent, end, FATES.index(node.fate), node.tokens, _short(node.value), parts, scores]
     return [*packed, more] if more else packed
+
+
+def _pack_step(step: NodeStep) -> list[Any]:
+    packed = [step.text, _short(step.score), step.reason]
+    return packed if step.spread is None else [*packed, _short(step.spread)]
 
 
 def _parts(text: str, steps: Sequence[NodeStep]) -> list[str] | None:

@@ -47,7 +47,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[surefoot.Genera
 
 def test_rewards(checkpoint: Path, scorer: surefoot.Scorer, mini: surefoot.Scorer) -> None:
     forget_shared()
-    models = ["mini", checkpoint]
+    models: list[str | Path] = ["mini", checkpoint]
     result = surefoot.compute_reward(QUESTION, SOLUTION, model=models, recipe="min")
     assert result.value == pytest.approx(min(expected([mini, scorer], (QUESTION, SOLUTION))[0]), abs=1e-5)
     assert find_scorer(models) is find_scorer(["mini", str(checkpoint)]), "one ensemble per process"
@@ -104,7 +104,7 @@ def test_bulk_in_one_process_and_in_workers(
 ) -> None:
     rows = sums(questions=4, solutions=2)
     source = write_jsonl(tmp_path / "rows.jsonl", rows)
-    models = ["mini", checkpoint]
+    models: list[str | Path] = ["mini", checkpoint]
     surefoot.bulk(source, tmp_path / "one", model=models, unit_rows=4, threads=1)
     found = [row for part in parts(tmp_path / "one") for row in pq.read_table(part).to_pylist()]
     assert len(found) == len(rows)

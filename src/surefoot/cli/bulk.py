@@ -16,17 +16,17 @@ from surefoot.cli.options import (
     OUTPUT,
     CalibrationOptions,
     Json,
-    Model,
-    ModelOptions,
+    Models,
     Quiet,
     ReadingOptions,
+    ScorerOptions,
     Verbose,
+    chosen_models,
     examples,
     finite,
 )
 from surefoot.errors import OptionError
 from surefoot.jobs.settings import Format
-from surefoot.scoring.load_options import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from surefoot.jobs.bulk import BulkReport
@@ -192,8 +192,8 @@ def bulk(
     ] = None,
     out: Annotated[str, typer.Argument(metavar="OUT", help="Folder for the output.")],
     input_options: InputOptions,
-    model: Model = DEFAULT_MODEL,
-    model_options: ModelOptions,
+    model: Models = None,
+    model_options: ScorerOptions,
     reading: ReadingOptions,
     calibration: CalibrationOptions,
     selection: SelectionOptions,
@@ -220,12 +220,12 @@ def bulk(
         raise OptionError("Give the input and the folder for the output: surefoot bulk IN OUT.")
     from surefoot.jobs.bulk import bulk as run
 
-    calibrated = calibration.read()
+    models, calibrated = chosen_models(model), calibration.read()
     report = run(
         inputs or [],
         out,
-        model=model,
-        load=model_options.arguments(model) | ({} if calibrated is None else {"calibration": calibrated}),
+        model=models,
+        load=model_options.arguments(models) | ({} if calibrated is None else {"calibration": calibrated}),
         columns=input_options.columns(),
         options=reading.given(),
         reward=selection.reward,

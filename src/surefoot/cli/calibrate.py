@@ -55,6 +55,11 @@ def calibrate(
     from surefoot.evaluate.calibrate import check_folds
 
     measurement.check()
+    if len(measurement.model or ()) > 1:
+        raise OptionError(
+            "A calibration belongs to one model. Calibrate each model of the ensemble on its own, and score with "
+            "--combine calibrated and one --calibration per --model."
+        )
     check_place("calibration", out)
     check_folds(folds)
     if no_bias and method != "temperature":

@@ -36,7 +36,7 @@ class Evaluation:
     def check(self) -> None:
         """Rejects a wrong call before the data are read."""
         self.measurement.check()
-        if self.calibration.calibration is not None and self.measurement.model is None:
+        if self.calibration.calibration and not self.measurement.model:
             raise OptionError("--calibration needs a --model: scores from the data are used as they are.")
         if self.report is not None:
             from surefoot.evaluate.report import prepare_report

@@ -8,18 +8,19 @@ from __future__ import annotations
 import json as json_format
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.generator_options import GeneratorOptions
 from surefoot.cli.groups import with_groups
-from surefoot.cli.options import COMPUTE, OUTPUT, Json, Quiet, Verbose, examples, finite
+from surefoot.cli.options import COMPUTE, OUTPUT, EnsembleOptions, Json, Quiet, Verbose, examples, finite
 from surefoot.cli.review import ReviewCommand, ReviewOptions
 from surefoot.core.generation import Sampling
 from surefoot.labelling.rows import Target
 from surefoot.labelling.settings import CountedWrong, LabelBudget, LabelSettings, Procedure, Stop
+from surefoot.scoring.scorer_like import ScorerLike, as_scorer
 
 if TYPE_CHECKING:
     from surefoot.labelling.job import LabelReport
@@ -147,16 +148,18 @@ class LabelOptions:
         typer.Option(metavar="P", help="Skip easier questions.", callback=finite, rich_help_panel=FILTER),
     ] = None
     judge: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="MODEL", help="Keep solutions if this PRM names the same first error.", rich_help_panel=FILTER
+            metavar="MODEL",
+            help="Keep solutions if this PRM names the same first error. Repeat it for an ensemble.",
+            rich_help_panel=FILTER,
         ),
     ] = None
     screen: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help="Take this PRM's verdict where it is certain, without rollouts.",
+            help="Take this PRM's verdict where it is certain, without rollouts. Repeat it for an ensemble.",
             rich_help_panel=FILTER,
         ),
     ] = None
@@ -169,7 +172,10 @@ class LabelOptions:
     max_spread: Annotated[
         float,
         typer.Option(
-            metavar="S", help="And up to this spread of an ensemble.", callback=finite, rich_help_panel=FILTER
+            metavar="S",
+            help="And up to this spread of its heads, or of the models of an ensemble.",
+            callback=finite,
+            rich_help_panel=FILTER,
         ),
     ] = 0.01
     budget_tokens: Annotated[
@@ -228,6 +234,7 @@ def label(
     input_options: QuestionOptions,
     generator: GeneratorOptions,
     labels: LabelOptions,
+    ensemble: EnsembleOptions,
     review: ReviewOptions,  # for `ReviewCommand`
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the labels.", rich_help_panel=OUTPUT)],
     train_file: Annotated[
@@ -246,6 +253,7 @@ def label(
     the right answer is still reached. The same command continues after a crash. With --review, correct the labels on a
     local page instead."""
     settings = labels.settings(generator.sampling())
+    combined = ensemble.arguments(labels.judge, labels.screen)
     from surefoot.labelling.job import label as run
 
     found = run(
@@ -253,8 +261,8 @@ def label(
         out,
         generator=generator.load(),
         settings=settings,
-        judge=labels.judge,
-        screen=labels.screen,
+        judge=_scorer(labels.judge, combined),
+        screen=_scorer(labels.screen, combined),
         question=input_options.question,
         gold=input_options.gold,
         solution=input_options.solution,
@@ -272,6 +280,12 @@ def label(
         count = write_training_rows(train_file, found.solutions, target)
         print(f"surefoot: Wrote {count:,} rows to {train_file}", file=sys.stderr)
     return _report(found, as_json=json)
+
+
+def _scorer(models: list[str] | None, combined: dict[str, Any]) -> ScorerLike | None:
+    if not models:
+        return None
+    return as_scorer(models, **combined) if len(models) > 1 else models[0]
 
 
 def _report(found: LabelReport, *, as_json: bool) -> int:

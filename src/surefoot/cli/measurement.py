@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surefoot.cli.options import MODEL, Json, ModelOptions, Name, OptionalModel, Quiet, Verbose
-from surefoot.core.addresses import is_server
+from surefoot.cli.options import MODEL, Json, Name, OptionalModels, Quiet, ScorerOptions, Verbose, chosen_models
+from surefoot.core.addresses import is_service, is_vllm
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ DATA_HELP = "JSON or JSONL file, gzipped or not, a folder of them, or a hub data
 class Measurement:
     """Options of every command that measures a model."""
 
-    model: OptionalModel = None
+    model: OptionalModels = None
     scores: Annotated[
         str | None,
         typer.Option(
@@ -36,7 +36,7 @@ class Measurement:
         ),
     ] = None
     name: Name = None
-    model_options: ModelOptions
+    model_options: ScorerOptions
     cache: Annotated[
         str | None,
         typer.Option(
@@ -62,8 +62,9 @@ class Measurement:
         from surefoot.core.intervals import Bootstrap
 
         Bootstrap(self.draws, self.seed)
-        if (self.model is None) == (self.scores is None):
+        if (not self.model) == (self.scores is None):
             raise OptionError("Give either --model, or --scores with the field that holds step scores.")
+        self.model_options.ensemble.arguments(self.model)
         if self.cache is not None and self.no_cache:
             raise OptionError("Give --cache or --no-cache, not both.")
 
@@ -71,26 +72,27 @@ class Measurement:
         self,
         benchmark: Callable[..., Any],
         rows: Sequence[Any],
-        calibration: Calibration | None = None,
+        calibration: Calibration | Sequence[Calibration] | None = None,
         **settings: Any,
     ) -> Any:
         """Loads the model and calls a function of `surefoot.evaluate` with it."""
         if not rows:
             raise InputError("The data has no rows.")
         settings |= {"seed": self.seed, "draws": self.draws, "name": self.name or self.scores}
-        if self.model is None:
+        if not self.model:
             return benchmark(None, rows, **settings)
         with self._open_cache(self.model) as cache:
-            scorer = self.model_options.load(self.model, calibration=calibration, cache=cache)
+            scorer = self.model_options.load(chosen_models(self.model), calibration=calibration, cache=cache)
             return benchmark(scorer, rows, progress=not self.quiet, **settings)
 
     def print(self, result: Any) -> None:
         """Prints the result as a table or as JSON."""
         print(json.dumps(result.to_dict(), ensure_ascii=False) if self.json else result)
 
-    def _open_cache(self, model: str) -> ScoreCache | nullcontext[None]:
+    def _open_cache(self, models: Sequence[str]) -> ScoreCache | nullcontext[None]:
         # A server may change its weights behind the same address, so its scores are stored only on request.
-        if self.no_cache or (self.cache is None and is_server(model)):
+        only_services = all(map(is_service, models))
+        if self.no_cache or (self.cache is None and (only_services or any(map(is_vllm, models)))):
             return nullcontext()
         from surefoot.scoring.score_cache import ScoreCache
 

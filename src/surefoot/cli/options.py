@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from surefoot.core.addresses import is_server
 from surefoot.core.options import ReadOptions, SplitRule, Thinking
 from surefoot.engine.threads import limit_threads
 from surefoot.errors import OptionError
+from surefoot.scoring.combining import Combine, MissingMember
+from surefoot.scoring.load_options import DEFAULT_MODEL
+from surefoot.scoring.scorer_like import as_scorer, computes_here
 
 if TYPE_CHECKING:
     from surefoot.core.calibration import Calibration
@@ -74,9 +77,19 @@ def _pairs(texts: list[str] | None) -> list[str] | None:
     return texts and [_pair(text) for text in texts]
 
 
-_MODEL = typer.Option("--model", metavar="MODEL", help=MODEL_HELP, autocompletion=complete_model, rich_help_panel=MODEL)
-Model = Annotated[str, _MODEL]
-OptionalModel = Annotated[str | None, _MODEL]
+def _models(default: str | bool) -> Any:
+    return typer.Option(
+        "--model",
+        metavar="MODEL",
+        help=f"{MODEL_HELP} Repeat it for an ensemble.",
+        show_default=default,
+        autocompletion=complete_model,
+        rich_help_panel=MODEL,
+    )
+
+
+Models = Annotated[list[str] | None, _models(DEFAULT_MODEL)]
+OptionalModels = Annotated[list[str] | None, _models(False)]
 Threshold = Annotated[
     float | None,
     typer.Option(
@@ -227,8 +240,12 @@ class CalibrationOptions:
     """Which calibration is applied to the scores."""
 
     calibration: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Apply a calibration of surefoot calibrate.", rich_help_panel=READING),
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Apply a calibration of surefoot calibrate. For an ensemble, repeat it: one per model, in order.",
+            rich_help_panel=READING,
+        ),
     ] = None
     any_calibration: Annotated[
         bool,
@@ -239,14 +256,15 @@ class CalibrationOptions:
         ),
     ] = False
 
-    def read(self) -> Calibration | None:
-        """Reads the file."""
-        if self.calibration is None:
+    def read(self) -> Calibration | list[Calibration] | None:
+        """Reads the file, or several as a list."""
+        if not self.calibration:
             return None
         from surefoot.core.calibration import Calibration
 
-        found = Calibration.read(self.calibration)
-        return found.for_any_model() if self.any_calibration else found
+        found = [Calibration.read(file) for file in self.calibration]
+        found = [each.for_any_model() for each in found] if self.any_calibration else found
+        return found[0] if len(found) == 1 else found
 
 
 @dataclass(frozen=True)
@@ -295,26 +313,78 @@ class ModelOptions:
     ] = None
 
     def load(
-        self, model: str, *, calibration: Calibration | None = None, cache: ScoreCache | None = None
+        self,
+        model: str | Sequence[str],
+        *,
+        calibration: Calibration | Sequence[Calibration] | None = None,
+        cache: ScoreCache | None = None,
     ) -> StepScorer:
-        """Loads the model."""
-        from surefoot.scoring.loading import load
-
+        """Loads a model, or a list of them as an ensemble."""
         arguments = self.arguments(model) | {"calibration": calibration, "cache": cache}
         if self.threads is not None:
             import torch
 
             torch.set_num_threads(self.threads)
-        elif not is_server(model):
+        elif computes_here(model):
             limit_threads()
-        return load(model, **{name: value for name, value in arguments.items() if value is not None})
+        return as_scorer(model, **{name: value for name, value in arguments.items() if value is not None})
 
-    def arguments(self, model: str) -> dict[str, Any]:
+    def arguments(self, model: str | Sequence[str]) -> dict[str, Any]:
         """The arguments of `surefoot.load`."""
-        if self.threads is not None and is_server(model):
-            raise OptionError(f"--threads is for a model in this process, not for one on {model}.")
+        if self.threads is not None and not computes_here(model):
+            where = model if isinstance(model, str) else ", ".join(model)
+            raise OptionError(f"--threads is for a model in this process, not for one on {where}.")
         key = {} if self.api_key is None else {"api_key": read_key(self.api_key)}
         return self.loading.given() | key
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleOptions:
+    """How the scores of several models are combined."""
+
+    combine: Annotated[
+        Combine | None,
+        typer.Option(
+            metavar="RULE",
+            help="For an ensemble: mean or min of the models' scores, or calibrated, the mean of calibrated ones.",
+            show_default="mean",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    missing_member: Annotated[
+        MissingMember | None,
+        typer.Option(
+            metavar="HOW",
+            help="For an ensemble: if a model gives no score, the step is unscored, or skip combines the others.",
+            show_default="unscored",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+
+    def arguments(self, *choices: Sequence[str] | None) -> dict[str, Any]:
+        """The arguments of `surefoot.load` for a list. One of the `choices` of models must be an ensemble."""
+        pairs = {"combine": self.combine, "missing": self.missing_member}
+        given = {name: value for name, value in pairs.items() if value is not None}
+        if given and all(isinstance(each, str) or len(each or ()) < 2 for each in choices):
+            raise OptionError("--combine and --missing-member are for an ensemble. Name several models.")
+        return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScorerOptions(ModelOptions):
+    """How one model, or several as an ensemble, are loaded or reached."""
+
+    ensemble: EnsembleOptions
+
+    def arguments(self, model: str | Sequence[str]) -> dict[str, Any]:
+        """The arguments of `surefoot.load`."""
+        return super().arguments(model) | self.ensemble.arguments(model)
+
+
+def chosen_models(given: Sequence[str] | None) -> str | list[str]:
+    """What `surefoot.load` takes for the values of --model: a name, or a list of several."""
+    models = list(given or [DEFAULT_MODEL])
+    return models if len(models) > 1 else models[0]
 
 
 def read_key(where: str) -> str:

@@ -15,14 +15,15 @@ import typer
 from surefoot.cli.exit_codes import DONE
 from surefoot.cli.groups import Command
 from surefoot.cli.messages import flag
-from surefoot.cli.options import MODEL_HELP, complete_model
+from surefoot.cli.options import MODEL_HELP, EnsembleOptions, chosen_models, complete_model
 from surefoot.engine.threads import limit_threads
 from surefoot.errors import MissingDependencyError, OptionError
+from surefoot.scoring.scorer_like import as_scorer
 
 REVIEW = "Review, instead of labelling"
-SHARED = ("json", "quiet", "verbose")
+SHARED = ("json", "quiet", "verbose", "combine", "missing_member")
 """Options that both labelling and a review have."""
-SERVER = ("port", "no_browser", "model")
+SERVER = ("port", "no_browser", "model", "combine", "missing_member")
 """Options that an export does not have."""
 
 
@@ -48,10 +49,10 @@ class ReviewOptions:
         bool, typer.Option("--no-browser", help="Print the address only.", rich_help_panel=REVIEW)
     ] = False
     model: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help=f"Show the scores of this PRM next to the labels. {MODEL_HELP}",
+            help=f"Show the scores of this PRM next to the labels. {MODEL_HELP} Repeat it for an ensemble.",
             autocompletion=complete_model,
             rich_help_panel=REVIEW,
         ),
@@ -103,10 +104,11 @@ class ReviewCommand(Command):
         if "json" in given and "export" not in given:
             raise OptionError("With --review, --json is for the report of --export.")
         options = ReviewOptions(**{name: ctx.params[name] for name in OWN})
-        return run_review(options, as_json=ctx.params["json"])
+        ensemble = EnsembleOptions(**{field.name: ctx.params[field.name] for field in fields(EnsembleOptions)})
+        return run_review(options, ensemble, as_json=ctx.params["json"])
 
 
-def run_review(options: ReviewOptions, *, as_json: bool = False) -> int:
+def run_review(options: ReviewOptions, ensemble: EnsembleOptions, *, as_json: bool = False) -> int:
     """Exports corrected labels, or serves the page until Ctrl+C."""
     assert options.review is not None
     if options.export is not None:
@@ -119,12 +121,10 @@ def run_review(options: ReviewOptions, *, as_json: bool = False) -> int:
         raise MissingDependencyError(f'{error}. Install what a review needs: pip install "surefoot[review]"') from error
     from surefoot.labelling.review.session import ReviewSession
 
-    scorer = None
-    if options.model is not None:
-        from surefoot.scoring.loading import load
-
+    scorer, combined = None, ensemble.arguments(options.model)
+    if options.model:
         limit_threads()
-        scorer = load(options.model)
+        scorer = as_scorer(chosen_models(options.model), **combined)
     session = ReviewSession(options.review, scorer)
 
     def tell(address: str) -> None:

@@ -24,19 +24,19 @@ from surefoot.cli.groups import Command, with_groups
 from surefoot.cli.options import (
     CalibrationOptions,
     JsonLines,
-    Model,
-    ModelOptions,
+    Models,
     Quiet,
     ReadingOptions,
+    ScorerOptions,
     Threshold,
     Verbose,
+    chosen_models,
     examples,
 )
 from surefoot.core.result import threshold_for
 from surefoot.data.items import over_limit, read_record
 from surefoot.data.records import MAX_LINE_BYTES, Entry, file_entries, stream_entries
 from surefoot.errors import InputError
-from surefoot.scoring.load_options import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
@@ -64,6 +64,7 @@ app = typer.Typer(add_completion=False)
         "surefoot score solutions.jsonl --json > scores.jsonl",
         "zcat solutions.jsonl.gz | surefoot score --model http://127.0.0.1:8000 --json",
         "surefoot score solutions.jsonl --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4",
+        "surefoot score solutions.jsonl --model mini --model http://127.0.0.1:8000",
     ),
 )
 @with_groups
@@ -80,8 +81,8 @@ def score(
         str | None,
         typer.Option(metavar="TEXT", help="Its solution; - reads it from standard input.", rich_help_panel=INPUT),
     ] = None,
-    model: Model = DEFAULT_MODEL,
-    model_options: ModelOptions,
+    model: Models = None,
+    model_options: ScorerOptions,
     reading: ReadingOptions,
     threshold: Threshold = None,
     calibration: CalibrationOptions,
@@ -100,7 +101,7 @@ def score(
     opening = next(batches, None)
     if opening is None:
         raise InputError("The input has no line to score.")
-    scorer = model_options.load(model, calibration=calibration.read())
+    scorer = model_options.load(chosen_models(model), calibration=calibration.read())
     threshold_for(scorer.scale, threshold)  # before anything is scored
     several = question is None
     complete = True

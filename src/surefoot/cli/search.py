@@ -20,18 +20,18 @@ from surefoot.cli.options import (
     OUTPUT,
     CalibrationOptions,
     Json,
-    Model,
-    ModelOptions,
+    Models,
     Quiet,
     ReadingOptions,
+    ScorerOptions,
     Verbose,
+    chosen_models,
     examples,
     finite,
 )
 from surefoot.core.generation import Sampling
 from surefoot.core.search_result import Selection
 from surefoot.errors import OptionError
-from surefoot.scoring.load_options import DEFAULT_MODEL
 from surefoot.searching.settings import STEP_END, Budget, SearchSettings
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ def search(
     ] = None,
     input_options: QuestionOptions,
     generator: GeneratorOptions,
-    model: Model = DEFAULT_MODEL,
-    model_options: ModelOptions,
+    model: Models = None,
+    model_options: ScorerOptions,
     reading: ReadingOptions,
     calibration: CalibrationOptions,
     strategy: StrategyOptions,
@@ -234,7 +234,7 @@ def search(
     else:
         read_questions(questions, question=input_options.question, gold=input_options.gold, limit=input_options.limit)
     writer = generator.load()
-    scorer = model_options.load(model, calibration=calibration.read())
+    scorer = model_options.load(chosen_models(model), calibration=calibration.read())
     if input_options.ask is not None:
         return _ask(input_options.ask, names, settings, input_options.seed, writer, scorer, reading, quiet, json)
     assert questions is not None

@@ -17,6 +17,7 @@ from signal import Signals
 import httpx
 
 import surefoot
+from surefoot.scoring.ensemble import Ensemble
 from surefoot.serve import Settings, create_app
 from surefoot.serve.server import Server
 from surefoot.serve.state import ServiceState
@@ -27,7 +28,9 @@ READY = 60.0
 
 
 @contextmanager
-def served(scorers: Iterable[surefoot.Scorer], settings: Settings | None = None) -> Iterator[tuple[str, ServiceState]]:
+def served(
+    scorers: Iterable[surefoot.Scorer | Ensemble], settings: Settings | None = None
+) -> Iterator[tuple[str, ServiceState]]:
     """The address of a service in this process, and its state."""
     app = create_app(scorers, settings)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -301,7 +301,7 @@ def test_numeric_labels_keep_their_value(http: httpx.Client) -> None:
 
 def test_a_timed_out_get_reward_is_dequeued(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
     url, state = service
-    scheduler = state.models[scorer.name].scheduler
+    scheduler = state.engines[scorer.name].scheduler
     with scorer.engine.lock:
         body = {"query": [f"{QUESTION} {SOLUTION}"], "prompts": [QUESTION], "labels": None}
         busy = threading.Thread(
@@ -392,7 +392,7 @@ def test_a_full_queue_says_when_to_retry_once_the_rate_is_measured(scorer: suref
         served([scorer], Settings(queue_tokens=20_000)) as (url, state),
         httpx.Client(base_url=url, timeout=60) as http,
     ):
-        scheduler = state.models[scorer.name].scheduler
+        scheduler = state.engines[scorer.name].scheduler
         replies, rates = [], []
         for _ in range(2):
             rates.append(state.metrics.registry.get_sample_value(name, {"model": scorer.name}))
@@ -420,12 +420,12 @@ def test_a_deadline_is_kept(http: httpx.Client, service: tuple[str, ServiceState
             assert time.monotonic() - started < 5
             assert "deadline of the request has passed" in reply.json()["error"]["message"]
     assert http.post("/v1/score", json={"items": []}, headers={"X-Request-Timeout": "soon"}).status_code == 422
-    wait_until(lambda: service[1].models[scorer.name].scheduler.tokens == 0)
+    wait_until(lambda: service[1].engines[scorer.name].scheduler.tokens == 0)
 
 
 def test_a_disconnected_request_is_dequeued(service: tuple[str, ServiceState], scorer: surefoot.Scorer) -> None:
     url, state = service
-    scheduler = state.models[scorer.name].scheduler
+    scheduler = state.engines[scorer.name].scheduler
     left = sample(state, "surefoot_disconnects_total")
     with scorer.engine.lock:
         busy = threading.Thread(
@@ -460,7 +460,7 @@ def test_long_prompts_neither_block_small_requests_nor_outlive_their_clients(che
     tokens = slow.score("What is 0?", steps).tokens
     assert passes == -(-tokens // 512) >= 6, "this many passes per long prompt"
     with served([slow]) as (url, state):
-        scheduler = state.models[slow.name].scheduler
+        scheduler = state.engines[slow.name].scheduler
         port = httpx.URL(url).port or 0
         callers = []
         for number in range(5):

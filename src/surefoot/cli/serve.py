@@ -16,6 +16,7 @@ from surefoot.cli.options import (
     MODEL,
     OWN_MODEL_HELP,
     CalibrationOptions,
+    EnsembleOptions,
     LoadingOptions,
     Threads,
     examples,
@@ -24,6 +25,7 @@ from surefoot.cli.options import (
 from surefoot.core.addresses import is_vllm
 from surefoot.engine.threads import limit_threads
 from surefoot.errors import MissingDependencyError, OptionError
+from surefoot.scoring.combining import Combine
 from surefoot.scoring.load_options import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -67,6 +69,22 @@ class Limits:
     drain_seconds: Annotated[float, _time("How long accepted requests may take to finish after SIGTERM.")] = 30.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServedEnsemble(EnsembleOptions):
+    """Whether the models are served as one ensemble, and how."""
+
+    combine: Annotated[
+        Combine | None,
+        typer.Option(
+            metavar="RULE",
+            help="Serve all models as one ensemble: mean or min of their scores, or calibrated, the mean of calibrated "
+            "ones.",
+            show_default="serves each model by its name",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+
+
 app = typer.Typer(add_completion=False)
 
 
@@ -76,6 +94,7 @@ app = typer.Typer(add_completion=False)
         "surefoot serve",
         "surefoot serve --model prm/ --host 0.0.0.0 --api-key key.txt",
         "surefoot serve --model small=mini --model large=Qwen/Qwen2.5-Math-PRM-7B",
+        "surefoot serve --model mini --model Qwen/Qwen2.5-Math-PRM-7B --combine mean",
         "surefoot serve --model vllm+http://127.0.0.1:8001 --tokenizer prm/",
     ),
 )
@@ -86,11 +105,13 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="[NAME=]MODEL",
-            help=f"{OWN_MODEL_HELP} NAME is what callers see. Repeat for several models.",
+            help=f"{OWN_MODEL_HELP} NAME is what callers see. Repeat it for several models, or for an ensemble with "
+            "--combine.",
             show_default=DEFAULT_MODEL,
             rich_help_panel=MODEL,
         ),
     ] = None,
+    ensemble: ServedEnsemble,
     loading: LoadingOptions,
     threads: Threads = None,
     model_api_key: Annotated[
@@ -135,6 +156,9 @@ def serve(
     """Serve models over HTTP: scores, rewards, vLLM's /pooling, and a page to try them. The service listens on this
     machine only, unless --host says otherwise."""
     models = model or [DEFAULT_MODEL]
+    ensemble.arguments(models)
+    if ensemble.missing_member is not None and ensemble.combine is None:
+        raise OptionError("--missing-member is for an ensemble. Add --combine, or the models are served one by one.")
     if threads is not None:
         if any(is_vllm(_named(each)[1]) for each in models):
             raise OptionError("--threads is for models in this process, not for one on a vLLM server.")
@@ -147,15 +171,29 @@ def serve(
     limit_threads()
     settings = Settings(**asdict(limits), api_key=None if api_key is None else read_key(api_key))
     arguments = loading.given()
-    if calibration.calibration is not None:
-        if len(models) > 1:
-            raise OptionError("A calibration belongs to one model: with --calibration, name one --model.")
-        arguments["calibration"] = calibration.read()
     if model_api_key is not None:
         arguments["api_key"] = read_key(model_api_key)
-    plan = Plan(tuple(_source(each, arguments) for each in models), settings, log_format, log_level)
+    plan = Plan(
+        tuple(map(_source, models, _with_calibrations(arguments, calibration, len(models)))),
+        settings,
+        log_format,
+        log_level,
+        ensemble.combine,
+        ensemble.missing_member or "unscored",
+    )
     serve(plan, host=host, port=port)
     return DONE
+
+
+def _with_calibrations(arguments: dict[str, Any], calibration: CalibrationOptions, models: int) -> list[dict[str, Any]]:
+    """The arguments for each model, with its calibration if there are any."""
+    if not calibration.calibration:
+        return [arguments] * models
+    found = calibration.read()
+    read = found if isinstance(found, list) else [found]
+    if len(read) != models:
+        raise OptionError("A calibration belongs to one model. Give one --calibration per --model, in their order.")
+    return [arguments | {"calibration": each} for each in read]
 
 
 def _source(given: str, arguments: dict[str, Any]) -> ModelSource:

@@ -170,9 +170,13 @@ class Ensemble:
         """
         started = time.perf_counter()
         by_member = _run([(partial(score, at), _waits(member)) for at, member in enumerate(self.members)])
+        return self.combine(by_member, time.perf_counter() - started)
+
+    def combine(self, by_member: Sequence[Sequence[SolutionScore]], seconds: float) -> list[SolutionScore]:
+        """Combines the results of all members, in their order, item by item. They share `seconds` by their tokens."""
         by_item = list(zip(*by_member, strict=True))
         tokens = [sum(result.tokens for result in results) for results in by_item]
-        per_token = (time.perf_counter() - started) / max(1, sum(tokens))
+        per_token = seconds / max(1, sum(tokens))
         return [self._rule.combined(each, per_token * count) for each, count in zip(by_item, tokens, strict=True)]
 
 

@@ -23,6 +23,7 @@ from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.display.page_files import base_style, icon
 from surefoot.display.search_tree import search_tree_script, search_tree_style
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
+from surefoot.scoring.ensemble import Ensemble
 from surefoot.scoring.scorer import Scorer
 from surefoot.serve.middleware import CLIENT_CLOSED_REQUEST, ServiceMiddleware, error_reply
 from surefoot.serve.request_body import RejectedError
@@ -50,7 +51,7 @@ SHARED = {
 """What the page shares with reports and with the review of labels."""
 
 
-def create_app(scorers: Iterable[Scorer], settings: Settings | None = None) -> FastAPI:
+def create_app(scorers: Iterable[Scorer | Ensemble], settings: Settings | None = None) -> FastAPI:
     """The application that serves these models. Its `state.service` is their `ServiceState`."""
     state = ServiceState(scorers, settings or Settings())
 

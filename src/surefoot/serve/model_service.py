@@ -1,4 +1,4 @@
-"""Serves one model to many requests: prepare, queue, finish.
+"""Serves one model to many requests: prepare, queue, finish. `ensemble_service.py` serves several as one.
 
 The event loop never does the work itself. Threads split and encode text, a few items at a time, so that neither a large
 request nor a long text blocks others; the engine has its own thread (see `scheduler.py`).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.prompt import Prompt
-from surefoot.core.protocols import Item
+from surefoot.core.protocols import Item, StepScorer
 from surefoot.core.result import SolutionScore
 from surefoot.data.batching import bounded_batches
 from surefoot.errors import InputError, SurefootError, UnreachableError
@@ -39,11 +40,61 @@ FEW_STEPS = 64
 T = TypeVar("T")
 
 
-class ModelService:
+class ServedModel(ABC):
+    """What requests can name: a model, or an ensemble of them."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="surefoot-prepare")
+        self._recipes = ThreadPoolExecutor(RECIPE_THREADS, thread_name_prefix="surefoot-reward")
+
+    @property
+    @abstractmethod
+    def scorer(self) -> StepScorer:
+        """The model as a scorer."""
+
+    @property
+    @abstractmethod
+    def max_tokens(self) -> int:
+        """The longest prompt."""
+
+    @property
+    @abstractmethod
+    def family(self) -> str:
+        """The name of the family."""
+
+    @property
+    @abstractmethod
+    def recommended(self) -> str | None:
+        """How the makers aggregate step scores, if that is known."""
+
+    @abstractmethod
+    async def score(self, items: Sequence[Item], options: ReadOptions = DEFAULT_OPTIONS) -> list[SolutionScore]:
+        """Scores items like `StepScorer.score_many`; an item that cannot be scored has a reason instead."""
+
+    @abstractmethod
+    async def pool(self, inputs: Sequence[str | Sequence[int]]) -> tuple[list[Prompt], list[list[float]]]:
+        """Parses and computes prompts that the client has rendered. Raises an error for the first that fails."""
+
+    def close(self) -> None:
+        """Finishes accepted requests, then ends the threads."""
+        self._recipes.shutdown()
+        self._threads.shutdown()
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Runs CPU-bound work outside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def run_recipe(self, recipe: Callable[[], T]) -> T:
+        """Runs a recipe in a thread pool of its own: comparing answers may take seconds and must not block scores."""
+        return await asyncio.get_running_loop().run_in_executor(self._recipes, recipe)
+
+
+class ModelService(ServedModel):
     """A loaded model with its queue."""
 
     def __init__(self, scorer: Scorer, settings: Settings, observe: Callable[[Batch], None] | None = None) -> None:
-        self.scorer = scorer
+        super().__init__()
+        self._scorer = scorer
         self._pipeline = scorer.pipeline
         self.scheduler = Scheduler(
             scorer.packs,
@@ -54,14 +105,31 @@ class ModelService:
             observe=observe,
         )
         self._max_item_chars = settings.max_item_chars
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="surefoot-prepare")
-        self._recipes = ThreadPoolExecutor(RECIPE_THREADS, thread_name_prefix="surefoot-reward")
+
+    @property
+    def scorer(self) -> Scorer:
+        """The model as a scorer."""
+        return self._scorer
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest prompt."""
+        return self._scorer.max_tokens
+
+    @property
+    def family(self) -> str:
+        """The name of the family."""
+        return self._scorer.family.name
+
+    @property
+    def recommended(self) -> str | None:
+        """How the makers aggregate step scores, if that is known."""
+        return self._pipeline.recommended
 
     def close(self) -> None:
         """Finishes accepted requests, then ends the threads."""
         self.scheduler.close()
-        self._recipes.shutdown()
-        self._threads.shutdown()
+        super().close()
 
     async def score(self, items: Sequence[Item], options: ReadOptions = DEFAULT_OPTIONS) -> list[SolutionScore]:
         """Scores items like `Scorer.score_many`; an item that cannot be scored has a reason instead."""
@@ -104,9 +172,9 @@ class ModelService:
                 prompt = await self.in_thread(partial(self._pipeline.parse_prompt, given))
             except InputError as error:
                 raise InputError(f"Input {number}: {error}") from error
-            if len(prompt.ids) > self.scorer.max_tokens:
+            if len(prompt.ids) > self.max_tokens:
                 raise InputError(
-                    f"Input {number} has {len(prompt.ids)} tokens; the limit is {self.scorer.max_tokens}. Shorten it."
+                    f"Input {number} has {len(prompt.ids)} tokens; the limit is {self.max_tokens}. Shorten it."
                 )
             prompts.append(prompt)
         rows = await self.compute([prompt.cut(len(prompt.ids)) for prompt in prompts])
@@ -114,14 +182,6 @@ class ModelService:
             if isinstance(row, Exception):
                 raise SurefootError(NOT_COMPUTED) from row
         return prompts, [row for row in rows if isinstance(row, list)]
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Runs CPU-bound work outside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    async def run_recipe(self, recipe: Callable[[], T]) -> T:
-        """Runs a recipe in a thread pool of its own: comparing answers may take seconds and must not block scores."""
-        return await asyncio.get_running_loop().run_in_executor(self._recipes, recipe)
 
 
 def _chars(item: Item) -> int:

@@ -29,7 +29,7 @@ from surefoot.rewards.recipes import RECIPES, default_recipe
 from surefoot.rewards.reward import Reward
 from surefoot.rewards.source import items_to_score, merge_scores
 from surefoot.serve.middleware import error_reply
-from surefoot.serve.model_service import FEW_STEPS, ModelService
+from surefoot.serve.model_service import FEW_STEPS, ServedModel
 from surefoot.serve.request_body import JsonRoute, RejectedError
 from surefoot.serve.schemas import (
     ErrorReply,
@@ -104,7 +104,7 @@ class Call:
                 if not future.done():
                     future.cancel()
 
-    def model(self, name: str | None, items: Sequence[object]) -> ModelService:
+    def model(self, name: str | None, items: Sequence[object]) -> ServedModel:
         """Checks the number of items and returns the model that the request names."""
         most = self.state.settings.max_items
         if len(items) > most:
@@ -112,7 +112,7 @@ class Call:
             raise RejectedError(error_reply(413, "too_large", message))
         return self.state.model(name)
 
-    def count(self, model: ModelService, results: Sequence[SolutionScore]) -> None:
+    def count(self, model: ServedModel, results: Sequence[SolutionScore]) -> None:
         """Adds results to the metrics and to the log line of the request."""
         for status, number in Counter(result.status for result in results).items():
             self.state.metrics.items.labels(model.scorer.name, status).inc(number)
@@ -184,20 +184,19 @@ async def metrics(request: Request, state: State) -> Response:
 @api.get("/v1/models")
 async def list_models(state: State) -> ModelList:
     """The models that are served."""
-    scorers = [model.scorer for model in state.models.values()]
     return ModelList(
         data=[
             ModelCard(
-                id=scorer.name,
+                id=name,
                 created=state.started,
-                max_model_len=scorer.max_tokens,
-                family=scorer.family.name,
-                fingerprint=scorer.fingerprint,
-                scale=scorer.scale,
-                calibration=scorer.calibration,
-                recommended=scorer.pipeline.recommended,
+                max_model_len=model.max_tokens,
+                family=model.family,
+                fingerprint=model.scorer.fingerprint,
+                scale=model.scorer.scale,
+                calibration=model.scorer.calibration,
+                recommended=model.recommended,
             )
-            for scorer in scorers
+            for name, model in state.models.items()
         ]
     )
 
@@ -293,7 +292,7 @@ def _recipe(name: str | None) -> Reward | None:
 
 
 async def _encoded(
-    model: ModelService, results: Sequence[SolutionScore], data: Callable[[], dict[str, Any]]
+    model: ServedModel, results: Sequence[SolutionScore], data: Callable[[], dict[str, Any]]
 ) -> Response:
     """Builds and encodes a short reply on the event loop and a long one in a thread."""
     few = sum(len(result.steps) for result in results) <= FEW_STEPS

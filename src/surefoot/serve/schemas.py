@@ -301,8 +301,10 @@ class ModelCard(BaseModel):
     object: Literal["model"] = "model"
     created: int
     owned_by: Literal["surefoot"] = "surefoot"
-    max_model_len: int = Field(description="The maximum prompt length in tokens.")
-    family: str
+    max_model_len: int = Field(
+        description="The maximum prompt length in tokens; for an ensemble, the smallest of its members."
+    )
+    family: str = Field(description="How the model is prompted and read; `ensemble` for several models as one.")
     fingerprint: str = Field(description="A hash of what the model computes: equal fingerprints mean equal scores.")
     scale: Scale = Field(description="What the scores are: probabilities, margins or log-ratios.")
     calibration: str | None = Field(description="The calibration applied to all scores.")

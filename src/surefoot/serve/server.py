@@ -26,6 +26,8 @@ from fastapi import FastAPI
 
 from surefoot.core.addresses import is_service
 from surefoot.errors import OptionError
+from surefoot.scoring.combining import Combine, MissingMember
+from surefoot.scoring.ensemble import Ensemble
 from surefoot.serve.app import create_app
 from surefoot.serve.log import set_up_logging
 from surefoot.serve.protocol import BoundedHttpProtocol
@@ -51,6 +53,9 @@ class Plan:
     settings: Settings
     log_format: str = "text"
     log_level: str = "info"
+    combine: Combine | None = None
+    """Serve all models as one ensemble that is combined by this rule."""
+    missing: MissingMember = "unscored"
 
 
 def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000) -> None:
@@ -62,7 +67,8 @@ def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000) -> None:
         logger.warning("No API key is set: anyone who can reach %s can use this service. See --api-key.", host)
     listener = _listen(host, port)
     address = f"http://{host}:{listener.getsockname()[1]}"
-    app = create_app(load_models(plan.sources), plan.settings)
+    loaded = load_models(plan.sources)
+    app = create_app(loaded if plan.combine is None else [Ensemble(loaded, plan.combine, plan.missing)], plan.settings)
     state: ServiceState = app.state.service
     logger.info("Serving %s at %s (process %d).", ", ".join(state.models), address, os.getpid())
     Server(app).run(sockets=[listener])

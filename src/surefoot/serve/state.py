@@ -12,10 +12,13 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
+from surefoot.core.protocols import StepScorer
 from surefoot.errors import OptionError
+from surefoot.scoring.ensemble import Ensemble
 from surefoot.scoring.scorer import Scorer
+from surefoot.serve.ensemble_service import EnsembleService
 from surefoot.serve.metrics import Metrics
-from surefoot.serve.model_service import ModelService
+from surefoot.serve.model_service import ModelService, ServedModel
 from surefoot.serve.settings import Settings
 
 MIN_CLOSE_SECONDS = 2.0
@@ -29,7 +32,7 @@ class UnknownModelError(OptionError):
 class ServiceState:
     """The state of the service."""
 
-    def __init__(self, scorers: Iterable[Scorer], settings: Settings) -> None:
+    def __init__(self, scorers: Iterable[Scorer | Ensemble], settings: Settings) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.started = int(time.time())
@@ -41,17 +44,28 @@ class ServiceState:
         self.stuck = False
         """Whether work was still running when the drain period ended."""
         self.metrics.in_flight.set_function(lambda: self.in_flight)
-        self.models: dict[str, ModelService] = {}
+        self.models: dict[str, ServedModel] = {}
+        self.engines: dict[str, ModelService] = {}
+        """All models that compute, members of ensembles included. Metrics of engines are by these names."""
         for scorer in scorers:
-            if scorer.name in self.models:
-                raise OptionError(f"Two models have the name {scorer.name!r}. Rename one: --model NAME=MODEL.")
-            model = ModelService(scorer, settings, partial(self.metrics.observe, scorer.name))
-            self.metrics.watch(scorer.name, model.scheduler)
-            self.models[scorer.name] = model
+            self.models[scorer.name] = self._ensemble(scorer) if isinstance(scorer, Ensemble) else self._model(scorer)
         if not self.models:
             raise OptionError("There is no model to serve.")
 
-    def model(self, name: str | None) -> ModelService:
+    def _model(self, scorer: StepScorer) -> ModelService:
+        if not isinstance(scorer, Scorer):
+            raise OptionError(f"{scorer.name} is not a model that can be served. Serve a folder, a hub id or vLLM.")
+        if scorer.name in self.engines:
+            raise OptionError(f"Two models have the name {scorer.name!r}. Rename one: --model NAME=MODEL.")
+        model = ModelService(scorer, self.settings, partial(self.metrics.observe, scorer.name))
+        self.metrics.watch(scorer.name, model.scheduler)
+        self.engines[scorer.name] = model
+        return model
+
+    def _ensemble(self, ensemble: Ensemble) -> EnsembleService:
+        return EnsembleService(ensemble, [self._model(member) for member in ensemble.members])
+
+    def model(self, name: str | None) -> ServedModel:
         """The model with this name; if only one is served, the name may be omitted."""
         if name is None and len(self.models) == 1:
             return next(iter(self.models.values()))
@@ -63,7 +77,7 @@ class ServiceState:
     @property
     def ready(self) -> bool:
         """Whether new work is accepted."""
-        return not self.draining and all(model.scheduler.alive for model in self.models.values())
+        return not self.draining and all(engine.scheduler.alive for engine in self.engines.values())
 
     def close(self) -> None:
         """Finishes accepted requests and ends all threads."""

@@ -297,7 +297,14 @@ function stepRow(step, index, first) {
   const tag = [`Step ${index + 1}`, step.kind === "answer" ? "final answer" : "", first ? "first error" : ""].filter(Boolean).join(" · ");
   return make("li", { class: `step is-${kind}${first ? " first" : ""}` },
     make("span", { class: `mark ${kind}`, role: "img", "aria-label": WORDS[kind], text: MARKS[kind] }), value,
-    make("span", { class: "text" }, make("span", { class: "tag", text: tag }), step.text));
+    make("span", { class: "text" }, make("span", { class: "tag", text: tag }), step.text, ...membersOf(step)));
+}
+
+// What the members of an ensemble gave, and how much they disagree.
+function membersOf(step) {
+  if (!step.members.length) return [];
+  const each = step.members.map((member) => `${member.model} ${member.score === null ? `no score (${member.reason})` : number(member.score)}`);
+  return [make("span", { class: "members", text: [...each, ...(step.spread === null ? [] : [`spread ${number(step.spread)}`])].join(" · ") })];
 }
 
 function notesOn(result, solution) {

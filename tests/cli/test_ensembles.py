@@ -88,7 +88,7 @@ def test_eval(
     service: str, key: str, mini: surefoot.Scorer, scorer: surefoot.Scorer, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": f"gsm8k-{number}",
             "problem": f"What is {number} + 1?",

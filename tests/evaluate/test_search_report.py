@@ -524,6 +524,34 @@ def test_a_node_ranks_among_the_siblings_of_its_own_subtree(browser_page: Page, 
         assert browser_page.locator(".st-siblings button").count() == others
 
 
+def test_the_disagreement_of_an_ensemble_is_shown(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
+    """In the tree the largest of a node's steps, in the detail each. The spreads are packed, also of a lookahead and of
+    steps that are not in the text; a step without one says nothing."""
+    first = replace(sample("14", scores=[0.9, 0.4]), id=1)
+    first = replace(
+        first, steps=tuple(replace(step, spread=s) for step, s in zip(first.steps, (0.125, 0.25), strict=True))
+    )
+    ahead = Lookahead("Ahead.", (NodeStep("Ahead.", 0.5, spread=0.375),), 3, "step")
+    second = replace(
+        node(2, 0, "Way 2.\n\n", score=0.3), lookahead=ahead, steps=(NodeStep("Other.", 0.3, spread=0.0625),)
+    )
+    third = node(3, 0, "Way 3.\n\n", score=0.2)
+    show(
+        browser_page,
+        tmp_path,
+        [record({"beam": of_nodes([ROOT, first, second, third], spent=Spent(50))}, [sample("14")])],
+    )
+    open_run(browser_page, 0, "beam")
+    tags = [
+        each.locator(".st-tag", has_text="spread").all_inner_texts() for each in browser_page.locator(".st-row").all()
+    ]
+    assert tags == [["spread 0.250"], ["spread 0.063"], []]
+    for text, expected in (("Step 0.", ["0.125", "0.250"]), ("Way 2.", ["0.063", "0.375"]), ("Way 3.", [])):
+        browser_page.locator(".st-row", has_text=text).click()
+        found = browser_page.locator(".st-detail .st-spread").all_inner_texts()
+        assert found == [f"spread {each}" for each in expected]
+
+
 def test_the_settings_are_those_that_say_something(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
     limits = {"max_steps": 40, "max_tokens": 2048, "budget": {"tokens": None, "calls": None, "seconds": None}}
     ranks = {"aggregation": None, "selection": "best", "lookahead": 0, "threshold": None, "backtracks": 8}

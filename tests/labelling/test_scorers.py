@@ -125,6 +125,37 @@ def test_an_ensemble_screens_by_the_disagreement_of_its_members(
     assert screen.spreads == pytest.approx([0.02 / math.sqrt(2)] * 3)  # of two numbers: their difference over root 2
 
 
+@dataclass
+class Silent(Lower):
+    """A judge that gives no score for the second step."""
+
+    def score(self, question: str, solution: Any, options: ReadOptions = DEFAULT_OPTIONS) -> SolutionScore:
+        result = super().score(question, solution, options)
+        steps = [
+            replace(step, score=None, status="not_finite") if step.index == 1 else replace(step, score=step.score)
+            for step in result.steps
+        ]
+        return replace(result, steps=tuple(steps), reason="It gave no finite number.")
+
+
+@pytest.mark.parametrize(("scores", "certain"), [((0.95, 0.05, 0.5), False), ((0.05, 0.95, 0.5), True)])
+def test_a_step_without_all_members_is_uncertain(tmp_path: Path, scores: Any, certain: bool) -> None:
+    """The other member alone is certain and has no spread. A missing score after the error does not matter."""
+    screen = load([Judge(), Silent()], missing="skip")
+    report = run(
+        tmp_path,
+        [text(*scores)],
+        Script({1: "R", 2: "W"}),
+        screen=screen,
+        settings={"pass_rollouts": 0, "max_spread": 1.0},
+    )
+    found = report.solutions[0].screen
+    assert found is not None
+    assert (found.spreads[1], found.incomplete, found.certain) == (None, (1,), certain)
+    lines = (tmp_path / "out" / "labels.jsonl").read_text().splitlines()
+    assert [LabelledSolution.from_dict(json.loads(line)) for line in lines] == list(report.solutions)
+
+
 def test_scores_that_are_not_probabilities_cannot_screen(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="on the scale 'margin'"):
         run(tmp_path, [text(0.9, 0.9)], screen=Judge(scale="margin"))

@@ -24,6 +24,7 @@ from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
 from surefoot.core.calibration import Calibration, FittedOn, Logistic
 from surefoot.core.search_result import SearchRecord
+from surefoot.scoring.ensemble import Ensemble
 from surefoot.scoring.local import load_local
 from surefoot.serve import Settings
 
@@ -588,3 +589,27 @@ CONTRAST = """() => {
   }
   return low;
 }"""
+
+
+def test_an_ensemble_shows_what_its_members_gave(
+    mini: surefoot.Scorer,
+    checkpoint: Path,
+    browser_page: Page,  # noqa: F811
+) -> None:
+    """Their names are shown as text. The last step is too long for the second member, which says so."""
+    solution, length = SOLUTION, load_local(checkpoint).score(QUESTION, SOLUTION).tokens
+    other = load_local(checkpoint, name="<b>other</b>", max_tokens=length - 4)
+    members = [mini.score(QUESTION, solution), other.score(QUESTION, solution)]
+    assert {step.status for step in members[1].steps} == {"scored", "over_length"}
+    with served([Ensemble([mini, other])]) as (url, _):
+        score(opened(browser_page, url), QUESTION, solution)
+        shown = browser_page.locator(".step .members").all_inner_texts()
+        assert browser_page.locator(".step b").count() == 0
+    for first, second, line in zip(members[0].steps, members[1].steps, shown, strict=True):
+        assert first.score is not None
+        if second.score is None:
+            reason = f"no score ({members[1].reason})"
+            assert line == f"mini {first.score:.3f} · <b>other</b> {reason}"
+        else:
+            spread = abs(first.score - second.score) / 2**0.5  # of two numbers
+            assert line == f"mini {first.score:.3f} · <b>other</b> {second.score:.3f} · spread {spread:.3f}"

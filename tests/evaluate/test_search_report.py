@@ -542,10 +542,10 @@ def test_the_disagreement_of_an_ensemble_is_shown(browser_page: Page, tmp_path: 
         [record({"beam": of_nodes([ROOT, first, second, third], spent=Spent(50))}, [sample("14")])],
     )
     open_run(browser_page, 0, "beam")
-    tags = [
-        each.locator(".st-tag", has_text="spread").all_inner_texts() for each in browser_page.locator(".st-row").all()
-    ]
-    assert tags == [["spread 0.250"], ["spread 0.063"], []]
+    shown = [each.locator(".st-deviation").all_inner_texts() for each in browser_page.locator(".st-row").all()]
+    assert shown == [["±0.250"], ["±0.063"], []]
+    said = [each.get_attribute("aria-label") or "" for each in browser_page.locator("[role=treeitem]").all()]
+    assert ["spread" in label for label in said] == [True, True, False]
     for text, expected in (("Step 0.", ["0.125", "0.250"]), ("Way 2.", ["0.063", "0.375"]), ("Way 3.", [])):
         browser_page.locator(".st-row", has_text=text).click()
         found = browser_page.locator(".st-detail .st-spread").all_inner_texts()

@@ -165,16 +165,18 @@ const renderSearchTree = (() => {
       const [symbol, word] = KINDS[kindOf(node)];
       const text = node.text.trim() ? snippet(node.text) : "(no text)";
       const tags = this.tags(node);
+      const spread = isNumber(spreadOf(node)) ? number(spreadOf(node)) : null;
       const value = isNumber(node.value) ? `score ${number(node.value)}` : "no score";
       const row = make("div", { class: "st-row" },
         make("span", { class: "st-twist", "aria-hidden": "true" }),
         make("span", { class: `st-kind st-${kindOf(node)}` }, make("b", { "aria-hidden": "true", text: symbol }), ` ${word}`),
         chip(node.value, this.result.scale), make("span", { class: "st-text", text }),
-        ...tags.map((tag) => make("span", { class: tag.startsWith("★") ? "st-tag st-star" : "st-tag", text: tag })));
+        ...tags.map((tag) => make("span", { class: tag.startsWith("★") ? "st-tag st-star" : "st-tag", text: tag })),
+        ...(spread === null ? [] : [make("span", { class: "st-deviation", title: "Largest spread of its steps: how much the scorers of the ensemble disagree", text: `±${spread}` })]));
       const item = make("li", {
         role: "treeitem", id: `${this.id}-${node.id}`, tabindex: "-1", "aria-selected": "false", "aria-level": String(level),
         "aria-setsize": String(all.length), "aria-posinset": String(at + 1),
-        "aria-label": [`Step ${level}`, word, value, ...tags, text].join(", "),
+        "aria-label": [`Step ${level}`, word, value, ...(spread === null ? [] : [`spread ${spread}`]), ...tags, text].join(", "),
         class: this.onPath.has(node.id) ? "st-path" : "",
       }, row);
       item.style.setProperty("--level", level);
@@ -191,7 +193,6 @@ const renderSearchTree = (() => {
       if ((node.count ?? 1) > 1) tags.push(`${node.count} identical`);
       if (Number.isInteger(node.subtree) && node.parent === 0) tags.push(`subtree ${node.subtree}`);
       if (node.lookahead) tags.push("lookahead");
-      if (isNumber(spreadOf(node))) tags.push(`spread ${number(spreadOf(node))}`);
       return tags;
     }
 

@@ -83,6 +83,18 @@ def has_warned(caplog: pytest.LogCaptureFixture, text: str) -> bool:
     return any(text in record.message for record in caplog.records)
 
 
+def test_a_list_of_models_is_an_ensemble_in_every_worker(
+    cluster: RayCluster, source: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative folder is found by actors, which work in other folders."""
+    monkeypatch.chdir(checkpoint.parent)
+    run(source, tmp_path / "ray", model=["mini", checkpoint.name], load={"combine": "min"})
+    found = Journal(tmp_path / "ray").model
+    ensemble = surefoot.load(["mini", checkpoint], combine="min")
+    assert found is not None
+    assert (found.name, found.fingerprint) == (ensemble.name, ensemble.fingerprint)
+
+
 def test_a_killed_worker_costs_only_its_unit(
     cluster: RayCluster,
     source: Path,

@@ -12,6 +12,7 @@ import surefoot
 from helpers.policies import CHATML, END, START, Table, write_chat_template, write_table_policy
 from surefoot.core.result import SolutionScore
 from surefoot.critics.backend import NO_VERDICT
+from surefoot.critics.multi_rm import GPRM as GPRM_CRITIC
 from surefoot.critics.registry import CRITICS, critic_of
 from surefoot.errors import OptionError
 from surefoot.scoring.critic_scorer import CriticScorer
@@ -264,8 +265,9 @@ def test_a_critic_survives_pickling(tmp_path: Path) -> None:
 
 
 def test_models_are_known_by_name() -> None:
-    assert critic_of("GenPRM/GenPRM-7B") == "genprm"
-    assert critic_of("/models/ThinkPRM-14B") == "thinkprm"
+    assert critic_of("GenPRM/GenPRM-7B") == CRITICS["genprm"]
+    assert critic_of("/models/ThinkPRM-14B") == CRITICS["thinkprm"]
+    assert critic_of("dongboklee/gPRM-qwen") == GPRM_CRITIC(template="qwen3")
     assert critic_of("Qwen/Qwen2.5-Math-PRM-7B") is None
 
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,6 +61,10 @@ def models(
             rich_help_panel=SELECTION,
         ),
     ] = None,
+    critics: Annotated[
+        bool,
+        typer.Option("--critics", help="List critics with their options instead.", rich_help_panel=SELECTION),
+    ] = False,
     json: JsonLines = False,
 ) -> int:
     """List the models that load by name, with the memory that their weights take in bfloat16 and with linear layers in
@@ -67,6 +72,11 @@ def models(
     against their makers' code, and their licences."""
     from surefoot.families import all_families, all_models
 
+    if critics:
+        if family is not None or fits is not None:
+            raise OptionError("--critics lists all critics. Leave out --family and --fits.")
+        _print_critics(json)
+        return DONE
     families = all_families()
     if family is not None and family not in families:
         raise OptionError(f"--family {family} is unknown. Choose one of: {', '.join(sorted(families))}.")
@@ -83,6 +93,24 @@ def models(
     else:
         print(f"No such model fits into {fits}: weights plus {MARGIN}.")
     return DONE
+
+
+def _print_critics(json: bool) -> None:
+    """Prints every critic with the models that are made for it, and its options."""
+    from surefoot.critics.registry import all_critics
+
+    colour = wants_colour(sys.stdout)
+    for critic in all_critics().values():
+        options = {each.name: getattr(critic, each.name) for each in fields(critic)}
+        if json:
+            row = {"critic": critic.name, "description": critic.description, "models": list(critic.models)}
+            print(json_format.dumps(row | {"options": options}, ensure_ascii=False))
+            continue
+        print(paint(critic.name, "1", colour) + f"  {critic.description}")
+        print(f"{INDENT}models: {', '.join(critic.models) or 'any chat model'}")
+        listed = ", ".join(f"{name}={_shorten(str(value), 20)!s}" for name, value in options.items())
+        print(textwrap.fill(f"options: {listed}", 100, initial_indent=INDENT, subsequent_indent=INDENT * 2))
+        print()
 
 
 def facts(known: CatalogEntry, room: float | None = None) -> dict[str, Any]:

@@ -67,6 +67,13 @@ def complete_family(incomplete: str) -> list[str]:
     return [name for name in all_families() if name.startswith(incomplete)]
 
 
+def complete_critic(incomplete: str) -> list[str]:
+    """The critics, for the shell."""
+    from surefoot.critics.registry import all_critics
+
+    return [name for name in all_critics() if name.startswith(incomplete)]
+
+
 def _pair(text: str) -> str:
     if "=" not in text:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
@@ -148,6 +155,33 @@ class LoadingOptions:
             rich_help_panel=MODEL,
         ),
     ] = None
+    critic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Use the model as a critic, which writes an analysis before it judges: see surefoot models --critics.",
+            autocompletion=complete_critic,
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    critic_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Change an option of the critic, such as votes=4. Repeat for several.",
+            callback=_pairs,
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    critic_generator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Where the critic runs: the address of an OpenAI-compatible server.",
+            show_default="in this process",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
     base: Annotated[
         str | None,
         typer.Option(
@@ -221,6 +255,9 @@ class LoadingOptions:
             "revision": self.revision,
             "family": self.family,
             "family_options": dict(map(_name_and_value, self.family_option or ())) or None,
+            "critic": self.critic,
+            "critic_options": dict(map(_name_and_value, self.critic_option or ())) or None,
+            "generator": self.critic_generator,
             "base": self.base,
             "quantize": self.quantize,
             "dtype": None if self.dtype == "auto" else self.dtype,

@@ -7,10 +7,11 @@ gets the same verdicts alone or in any batch, as far as the generator honours se
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from surefoot.core.generation import Sampling, derived_seed
 from surefoot.critics.backend import CriticBackend
@@ -69,9 +70,8 @@ class Critic:
     """One line for lists and help texts."""
     models: ClassVar[tuple[str, ...]] = ()
     """The hub ids of models that are made for this critic."""
-    pinned_template: ClassVar[str | None] = None
-    """How the maker's chat template renders one user message `{user}`, with the generation prompt; None if the critic
-    uses the model's own template."""
+    model_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """The options that some of these models need."""
     takes_tokens: ClassVar[bool] = False
     """Whether prompts are sent as token ids, for which the model's tokenizer is needed."""
     system: ClassVar[str | None] = None
@@ -115,6 +115,13 @@ class Critic:
         """The structure of the prompt that a question or a step contains, if any."""
         texts = (task.question, *task.steps)
         return next((mark for mark in self.structure if any(mark in text for text in texts)), None)
+
+    def published_template(self) -> str | None:
+        """How the makers' chat template renders one user message `{user}`, with the generation prompt.
+
+        None if the critic uses the model's own template, or the published one is not known.
+        """
+        return None
 
     @abstractmethod
     async def judge(self, backend: CriticBackend, task: Task, memo: Memo) -> list[Judgement]:
@@ -166,7 +173,5 @@ def numbered(steps: Sequence[str], separator: str = "\n") -> str:
     >>> numbered(["Add.", "Step 2: Halve."])
     'Step 1: Add.\\nStep 2: Halve.'
     """
-    import re
-
     bare = (re.sub(r"Step \d+:", "", step).strip() for step in steps)
     return separator.join(f"Step {number}: {step}" for number, step in enumerate(bare, 1))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from surefoot.critics.backend import CriticBackend, Labels
 from surefoot.critics.base import Memo, Task
@@ -25,7 +25,7 @@ class GPRM(ChainCritic):
     name: ClassVar[str] = "gprm"
     description: ClassVar[str] = "gPRM (Multi-RM): verifies each prefix in one chain, 14 domains"
     models: ClassVar[tuple[str, ...]] = tuple(f"dongboklee/gPRM-{size}" for size in SIZES)
-    pinned_template: ClassVar[str | None] = WITH_THINKING
+    model_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"dongboklee/gPRM-qwen": {"template": "qwen3"}}
     takes_system: ClassVar[bool] = False
     structure: ClassVar[tuple[str, ...]] = ("[Solution]", "Is the solution correct?")
     closing: ClassVar[str] = "Is the solution correct?"
@@ -37,6 +37,10 @@ class GPRM(ChainCritic):
     template: Literal["r1", "qwen3"] = "r1"
     """The chat format: `qwen3` for gPRM-qwen and gORM-qwen."""
     max_tokens: int = 8192
+
+    def published_template(self) -> str | None:
+        """The template that the makers set for R1; that of Qwen3 depends on an option."""
+        return WITH_THINKING if self.template == "r1" else None
 
     def prompt(self, task: Task, step: int) -> TokenPrompt:
         """The solution up to a step, in the makers' words."""
@@ -60,6 +64,7 @@ class GORM(GPRM):
     name: ClassVar[str] = "gorm"
     description: ClassVar[str] = "gORM (Multi-RM): judges whole solutions, so only the last step has a score"
     models: ClassVar[tuple[str, ...]] = tuple(f"dongboklee/gORM-{size}" for size in SIZES)
+    model_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"dongboklee/gORM-qwen": {"template": "qwen3"}}
     structure: ClassVar[tuple[str, ...]] = ("[Solution]", "Is the answer correct (Yes/No)?")
     closing: ClassVar[str] = "Verification: Is the answer correct (Yes/No)?"
     forced: ClassVar[str] = "\nVerification: Is the answer correct (Yes/No)?"

@@ -69,17 +69,17 @@ def load_plugins(points: Iterable[EntryPoint]) -> tuple[dict[str, Critic], dict[
     return critics, errors
 
 
-def critic_of(model: str | Path) -> str | None:
-    """The name of the critic that a model is made for, by its hub id or the name of its folder; None if unknown.
+def critic_of(model: str | Path) -> Critic | None:
+    """The critic that a model is made for, by its hub id or the name of its folder; None if that is not known.
 
-    >>> critic_of("GenPRM/GenPRM-7B")
+    >>> critic_of("GenPRM/GenPRM-7B").name
     'genprm'
     """
     wanted = str(model).rstrip("/").lower()
     for critic in all_critics().values():
         for known in critic.models:
             if wanted == known.lower() or Path(wanted).name == known.rsplit("/", 1)[-1].lower():
-                return critic.name
+                return with_options(critic, critic.model_options.get(known, {}), "critic")
     return None
 
 

@@ -23,7 +23,6 @@ class ThinkPRM(ChainCritic):
     name: ClassVar[str] = "thinkprm"
     description: ClassVar[str] = "ThinkPRM: verifies each prefix in one chain, forced yes/no verdict"
     models: ClassVar[tuple[str, ...]] = ("launch/ThinkPRM-1.5B", "launch/ThinkPRM-7B", "launch/ThinkPRM-14B")
-    pinned_template: ClassVar[str | None] = WITH_THINKING
     takes_system: ClassVar[bool] = False
     structure: ClassVar[tuple[str, ...]] = ("[Math Problem]", "[Solution]", "Is the solution correct?")
     closing: ClassVar[str] = "Is the solution correct?"
@@ -33,6 +32,10 @@ class ThinkPRM(ChainCritic):
     labels: ClassVar[Labels] = Labels(" yes", " no")
 
     max_tokens: int = 8172
+
+    def published_template(self) -> str | None:
+        """The template of DeepSeek-R1-Distill."""
+        return WITH_THINKING
 
     def prompt(self, task: Task, step: int) -> TokenPrompt:
         """The solution up to a step, in the makers' words."""

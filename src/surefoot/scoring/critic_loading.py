@@ -47,7 +47,8 @@ def load_critic(
     """Load a critic. For the meaning of each option see `load`."""
     if unused := options.changed(*USED):
         raise OptionError(f"{', '.join(unused)}: not supported for a critic.")
-    name = critic or critic_of(model)
+    known = critic_of(model)
+    name = known if known is not None and critic in (None, known.name) else critic
     if name is None:
         raise OptionError(f"{model} is not known as a critic. Pass critic=..., such as 'processbench' or 'yes-no'.")
     chosen = find_critic(name, critic_options)
@@ -108,10 +109,10 @@ async def _check(generator: Generator) -> None:
 
 def _template_warnings(critic: Critic, source: str | Path) -> tuple[str, ...]:
     """Say so if the tokenizer's template renders a message differently from the published one."""
-    if critic.pinned_template is None or not source:
+    if critic.published_template() is None or not source:
         return ()
     encoder = PromptEncoder.from_folder(find_tokenizer_folder(source), ChatPrompt("", PLACE))
     rendered = "".join(part if isinstance(part, str) else "{user}" for part in encoder.parts.parts)
-    return (
-        () if rendered == critic.pinned_template else (TEMPLATE_DIFFERS.format(tokenizer=source, critic=critic.name),)
-    )
+    if rendered == critic.published_template():
+        return ()
+    return (TEMPLATE_DIFFERS.format(tokenizer=source, critic=critic.name),)

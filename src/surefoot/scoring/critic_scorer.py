@@ -24,6 +24,7 @@ from surefoot.critics.verdict import Judgement, Vote, failed
 from surefoot.data.items import read_candidates, read_question
 from surefoot.display.progress import Progress
 from surefoot.errors import InputError, OptionError
+from surefoot.generate.server import ServerGenerator
 from surefoot.scoring.load_call import LoadCall
 from surefoot.scoring.reading import OverLimitError, read_and_split
 from surefoot.scoring.score_cache import ScoreCache
@@ -222,7 +223,8 @@ class CriticScorer:
         try:
             return list(await asyncio.gather(*map(one, read)))
         finally:
-            await self.generator.close()
+            if isinstance(self.generator, ServerGenerator):  # closes the connections of this event loop only
+                await self.generator.close()
 
     async def _judge(self, task: Task, memo: Memo) -> Judged:
         if mark := self.critic.forged(task):

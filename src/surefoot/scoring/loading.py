@@ -118,7 +118,8 @@ def load(
         from surefoot.scoring.member_options import member_options
 
         chosen = {name: getattr(options, name) for name in options.changed("name")} | server
-        chosen |= {} if tokenizer is None else {"tokenizer": tokenizer}
+        others = {"tokenizer": tokenizer, "critic": critic, "critic_options": critic_options, "generator": generator}
+        chosen |= {name: value for name, value in others.items() if value is not None}
         pairs = zip(model, member_options(model, chosen), strict=True)
         members = [load(each, **given) if isinstance(each, str | Path) else each for each, given in pairs]
         return Ensemble(members, combine or "mean", missing or "unscored", name)

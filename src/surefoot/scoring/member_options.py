@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.core.addresses import is_service, is_vllm
+from surefoot.critics.registry import critic_of
 from surefoot.errors import OptionError
 from surefoot.scoring.load_options import SERVER_OPTIONS, VLLM_OPTIONS, LoadOptions
 
 COMPUTATION = ("quantize", "quantize_fallback", "dtype", "device", "attention", "compile", "strict", "max_tokens")
 SHARED = (*COMPUTATION, "cache", "timeout", "patience")
 """Options that hold for all members that can take them. The others describe one model or one server."""
+CRITIC_OPTIONS = ("critic", "critic_options", "generator")
 
 
 def member_options(members: Sequence[object], given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -25,6 +27,10 @@ def member_options(members: Sequence[object], given: Mapping[str, Any]) -> list[
     found: list[dict[str, Any]] = [{} for _ in members]
     for name, value in given.items():
         takers = [at for at, member in enumerate(members) if name in _options_of(member)]
+        if name in CRITIC_OPTIONS and not takers:
+            raise OptionError(
+                f"{name}: no member of the ensemble is known as a critic. Load that member with it and pass the scorer."
+            )
         names = ", ".join(str(members[at]) for at in takers)
         if name == "calibration" and isinstance(value, Sequence) and not isinstance(value, str):
             if len(value) != len(takers):
@@ -52,4 +58,8 @@ def _options_of(member: object) -> tuple[str, ...]:
         return SERVER_OPTIONS
     if is_vllm(member):
         return (*SERVER_OPTIONS, "tokenizer", *VLLM_OPTIONS)
-    return tuple(field.name for field in fields(LoadOptions)) if isinstance(member, str | Path) else ()
+    if not isinstance(member, str | Path):
+        return ()
+    if critic_of(member) is not None:
+        return (*CRITIC_OPTIONS, "quantize", "calibration", "cache", "tokenizer", *SERVER_OPTIONS)
+    return tuple(field.name for field in fields(LoadOptions))

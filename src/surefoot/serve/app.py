@@ -20,11 +20,10 @@ from starlette.responses import Response
 
 from surefoot._version import __version__
 from surefoot.core.aggregation import AGGREGATIONS
+from surefoot.core.protocols import StepScorer
 from surefoot.display.page_files import base_style, icon
 from surefoot.display.search_tree import search_tree_script, search_tree_style
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
-from surefoot.scoring.ensemble import Ensemble
-from surefoot.scoring.scorer import Scorer
 from surefoot.serve.middleware import CLIENT_CLOSED_REQUEST, ServiceMiddleware, error_reply
 from surefoot.serve.request_body import RejectedError
 from surefoot.serve.routes import api, public
@@ -51,7 +50,7 @@ SHARED = {
 """What the page shares with reports and with the review of labels."""
 
 
-def create_app(scorers: Iterable[Scorer | Ensemble], settings: Settings | None = None) -> FastAPI:
+def create_app(scorers: Iterable[StepScorer], settings: Settings | None = None) -> FastAPI:
     """The application that serves these models. Its `state.service` is their `ServiceState`."""
     state = ServiceState(scorers, settings or Settings())
 

@@ -17,13 +17,13 @@ from surefoot.core.protocols import Item
 from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
 from surefoot.scoring.ensemble import Ensemble
-from surefoot.serve.model_service import FEW_STEPS, ModelService, ServedModel
+from surefoot.serve.model_service import FEW_STEPS, ServedModel
 
 
 class EnsembleService(ServedModel):
     """An ensemble whose members are served here."""
 
-    def __init__(self, ensemble: Ensemble, members: Sequence[ModelService]) -> None:
+    def __init__(self, ensemble: Ensemble, members: Sequence[ServedModel]) -> None:
         super().__init__()
         self._ensemble = ensemble
         self._members = tuple(members)

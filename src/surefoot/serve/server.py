@@ -35,7 +35,7 @@ from surefoot.serve.settings import ModelSource, Settings
 from surefoot.serve.state import ServiceState
 
 if TYPE_CHECKING:
-    from surefoot.scoring.scorer import Scorer
+    from surefoot.core.protocols import StepScorer
 
 logger = logging.getLogger("surefoot.serve")
 
@@ -78,14 +78,14 @@ def serve(plan: Plan, *, host: str = "127.0.0.1", port: int = 8000) -> None:
         os._exit(1)
 
 
-def load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
+def load_models(sources: Sequence[ModelSource]) -> list[StepScorer]:
     """Loads the models in a thread that ends with the loading.
 
     Each thread that has computed keeps a pool of OpenMP threads as long as it lives. With more of these than cores,
     they sleep at every barrier instead of spinning: if the main thread kept such a pool, the engine would take twice as
     long.
     """
-    loaded: Future[list[Scorer]] = Future()
+    loaded: Future[list[StepScorer]] = Future()
 
     def load() -> None:
         try:
@@ -99,19 +99,16 @@ def load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
     return loaded.result()
 
 
-def _load_models(sources: Sequence[ModelSource]) -> list[Scorer]:
+def _load_models(sources: Sequence[ModelSource]) -> list[StepScorer]:
     from surefoot.scoring.loading import load
-    from surefoot.scoring.scorer import Scorer
 
     scorers = []
     for source in sources:
-        if is_service(source.model):
+        if is_service(source.model) and "critic" not in source.options:
             raise OptionError(
                 f"{source.model} is a service already. Serve a folder, a hub id or a vllm+http:// address."
             )
-        scorer = load(source.model, name=source.served_name, **source.options)
-        assert isinstance(scorer, Scorer)
-        scorers.append(scorer)
+        scorers.append(load(source.model, name=source.served_name, **source.options))
     return scorers
 
 

@@ -14,8 +14,10 @@ from functools import partial
 
 from surefoot.core.protocols import StepScorer
 from surefoot.errors import OptionError
+from surefoot.scoring.critic_scorer import CriticScorer
 from surefoot.scoring.ensemble import Ensemble
 from surefoot.scoring.scorer import Scorer
+from surefoot.serve.critic_service import CriticService
 from surefoot.serve.ensemble_service import EnsembleService
 from surefoot.serve.metrics import Metrics
 from surefoot.serve.model_service import ModelService, ServedModel
@@ -32,7 +34,7 @@ class UnknownModelError(OptionError):
 class ServiceState:
     """The state of the service."""
 
-    def __init__(self, scorers: Iterable[Scorer | Ensemble], settings: Settings) -> None:
+    def __init__(self, scorers: Iterable[StepScorer], settings: Settings) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.started = int(time.time())
@@ -48,9 +50,14 @@ class ServiceState:
         self.engines: dict[str, ModelService] = {}
         """All models that compute, members of ensembles included. Metrics of engines are by these names."""
         for scorer in scorers:
-            self.models[scorer.name] = self._ensemble(scorer) if isinstance(scorer, Ensemble) else self._model(scorer)
+            self.models[scorer.name] = self._served(scorer)
         if not self.models:
             raise OptionError("There is no model to serve.")
+
+    def _served(self, scorer: StepScorer) -> ServedModel:
+        if isinstance(scorer, Ensemble):
+            return EnsembleService(scorer, [self._served(member) for member in scorer.members])
+        return CriticService(scorer) if isinstance(scorer, CriticScorer) else self._model(scorer)
 
     def _model(self, scorer: StepScorer) -> ModelService:
         if not isinstance(scorer, Scorer):
@@ -61,9 +68,6 @@ class ServiceState:
         self.metrics.watch(scorer.name, model.scheduler)
         self.engines[scorer.name] = model
         return model
-
-    def _ensemble(self, ensemble: Ensemble) -> EnsembleService:
-        return EnsembleService(ensemble, [self._model(member) for member in ensemble.members])
 
     def model(self, name: str | None) -> ServedModel:
         """The model with this name; if only one is served, the name may be omitted."""

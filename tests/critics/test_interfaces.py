@@ -1,0 +1,81 @@
+"""Critics where other scorers are used: the service, the command line, evaluation and rewards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from critics.test_critics import EXPECTED, PROCESSBENCH, QUESTION, STEPS, YES_NO
+from starlette.testclient import TestClient
+
+import surefoot
+from helpers.policies import write_table_policy
+from surefoot.cli.main import main
+from surefoot.core.result import SolutionScore
+from surefoot.serve import create_app
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_table_policy(tmp_path_factory.mktemp("critics") / "judge", YES_NO)
+
+
+def test_a_served_critic_gives_the_same_scores(judge: Path) -> None:
+    critic = surefoot.load(judge, critic="yes-no", name="judge")
+    body = {"items": [{"question": QUESTION, "steps": STEPS}, {"question": QUESTION, "steps": []}]}
+    with TestClient(create_app([critic])) as client:
+        reply = client.post("/v1/score", json=body)
+        assert reply.status_code == 200, reply.text
+        first, empty = (SolutionScore.from_dict(each) for each in reply.json()["results"])
+        assert client.post("/pooling", json={"model": "judge", "input": "x"}).status_code == 422
+    assert first.step_scores == pytest.approx(EXPECTED["yes-no"][1], abs=1e-5)
+    assert first.calls == 6
+    assert empty.status == "unscored"
+
+
+def test_an_ensemble_of_a_model_and_a_critic_is_served(judge: Path) -> None:
+    critic = surefoot.load(judge, critic="yes-no", name="judge")
+    both = surefoot.load(["mini", critic], name="both")
+    with TestClient(create_app([both])) as client:
+        reply = client.post("/v1/score", json={"items": [{"question": QUESTION, "steps": STEPS}]})
+    (result,) = reply.json()["results"]
+    assert [member["model"] for member in result["steps"][0]["members"]] == ["mini", "judge"]
+
+
+def test_the_command_line_takes_critics(judge: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = tmp_path / "items.jsonl"
+    items.write_text(json.dumps({"question": QUESTION, "steps": STEPS}) + "\n")
+    options = ["--critic", "yes-no", "--critic-option", "explain=false", "--json"]
+    assert main(["score", str(items), "--model", str(judge), *options]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    result = json.loads(line)
+    assert [step["score"] for step in result["steps"]] == pytest.approx(EXPECTED["yes-no"][1], abs=1e-5)
+    assert result["generated_tokens"] == 0
+
+
+def test_critics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--critics", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["critic"] for row in rows} == set(EXPECTED)
+    assert main(["models", "--critics", "--fits", "8GB"]) == 2
+
+
+def test_processbench_counts_the_reported_error(tmp_path: Path) -> None:
+    scorer = surefoot.load(write_table_policy(tmp_path / "critic", PROCESSBENCH), critic="processbench")
+    rows = [
+        {"id": "a", "problem": QUESTION, "steps": STEPS, "label": 1, "final_answer_correct": False},
+        {"id": "b", "problem": QUESTION, "steps": STEPS, "label": -1, "final_answer_correct": True},
+        {"id": "c", "problem": QUESTION, "steps": STEPS, "label": 2, "final_answer_correct": False},
+    ]
+    assert [scorer.score(QUESTION, STEPS).first_error()] == [1]
+    report = surefoot.evaluate.processbench(scorer, rows)
+    # The critic always says 1: one of two errors is found, and the correct solution is not.
+    (split,) = report.splits
+    assert (split.error.hits, split.error.total, split.correct.hits, split.correct.total) == (1, 2, 0, 1)
+
+
+def test_a_reward_from_a_critic(judge: Path) -> None:
+    scorer = surefoot.load(judge, critic="yes-no")
+    result = surefoot.compute_reward(QUESTION, STEPS, model=scorer, recipe="min")
+    assert result.value == pytest.approx(0.55 / 0.9, abs=1e-4)

@@ -7,7 +7,7 @@ formula, because the bootstrap reports no uncertainty at 0 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
@@ -58,14 +58,17 @@ class Bootstrap:
         return self._generator(name).multinomial(total, np.array(counts) / total, size=self.draws).astype(np.float64)
 
     def resampled_sums(self, name: str, values: Numbers) -> Numbers:
-        """Resample the rows of `values` and sums them: one row per draw."""
-        generator = self._generator(name)
-        count = len(values)
+        """Resample the rows of `values` and sum them: one row per draw."""
         found = np.zeros((self.draws, *values.shape[1:]))
-        for draw in range(self.draws if count else 0):
-            times = np.bincount(generator.integers(0, count, count), minlength=count)
+        for draw, times in enumerate(self.resampled_times(name, len(values))):
             found[draw] = times @ values
         return found
+
+    def resampled_times(self, name: str, count: int) -> Iterator[NDArray[np.int64]]:
+        """Yield, for every draw, how often it contains each of `count` members. Nothing if there are none."""
+        generator = self._generator(name)
+        for _ in range(self.draws if count else 0):
+            yield np.bincount(generator.integers(0, count, count), minlength=count)
 
     def interval(self, values: Numbers) -> Interval | None:
         """Return the percentile interval over the draws; None if at least half of them are undefined."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
+    from surefoot.evaluate.baselines import Baseline
     from surefoot.evaluate.reliability import Reliability
     from surefoot.evaluate.scoring import ThresholdSource
 
@@ -25,6 +26,10 @@ class BenchmarkResult(Protocol):
     @property
     def calibration(self) -> str | None:
         """The name of the calibration applied to the scores, or None."""
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        """What is reached without reading a solution."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -64,6 +69,7 @@ def header_fields(
         "unscored": result.unscored,
         "reliability": None if reliability is None else reliability.to_dict(),
         "published": asdict(published) if is_dataclass(published) and not isinstance(published, type) else None,
+        "baselines": [baseline.to_dict() for baseline in result.baselines],
         "notes": list(result.notes),
     }
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.display.html import StepItem
+from surefoot.evaluate.baselines import about as about_baselines
 from surefoot.evaluate.best_of_n.result import BestOfNResult, Candidate, Curve, curve_cells
 from surefoot.evaluate.header import model_label
 from surefoot.evaluate.report_page import figures
@@ -51,7 +52,7 @@ def content(result: BestOfNResult) -> Content:
             *_histogram(result, aggregation),
             Panel(
                 "All accuracies",
-                "95% intervals by bootstrap over problems.",
+                f"95% intervals by bootstrap over problems. {about_baselines(result.baselines)}",
                 table=Table(*curve_cells(result)),
                 wide=True,
             ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from surefoot.core.aggregation import find_aggregation
 from surefoot.core.intervals import Interval, as_list
 from surefoot.display.tables import Cells, join_sections, percent, table
+from surefoot.evaluate.baselines import PREFIX, Baseline
 from surefoot.evaluate.header import header_fields, model_label
 from surefoot.evaluate.rows import Rollout
 
@@ -79,6 +80,8 @@ class BestOfNResult:
     """The name of the calibration applied to the scores."""
     scale: Scale = "probability"
     """What the scores are; precomputed scores count as probabilities."""
+    baselines: tuple[Baseline, ...] = ()
+    """What is reached without scores, on the same solutions."""
 
     @property
     def aggregation_label(self) -> str:
@@ -116,7 +119,12 @@ def curve_cells(result: BestOfNResult) -> Cells:
     header = ["accuracy by N", *map(str, result.ns)]
     rows = [_curve_row(f"best by {name}", curve) for name, curve in result.best.items()]
     rows += [_curve_row(f"vote weighted by {name}", curve) for name, curve in result.weighted.items()]
-    rows += [_curve_row("majority vote", result.majority), _curve_row("oracle", result.oracle)]
+    rows += [
+        [PREFIX + each.name, *(percent(each.values[str(n)]) for n in result.ns)]
+        for each in result.baselines
+        if each.name != "majority vote"
+    ]
+    rows += [_curve_row(f"{PREFIX}majority vote", result.majority), _curve_row("oracle", result.oracle)]
     return header, rows
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from surefoot.core.aggregation import AGGREGATIONS, find_aggregation
 from surefoot.core.intervals import Bootstrap, Numbers
 from surefoot.errors import InputError, OptionError
+from surefoot.evaluate.baselines import best_of_n_baselines
 from surefoot.evaluate.best_of_n import selection
 from surefoot.evaluate.best_of_n.result import AggregationReason, BestOfNResult, Candidate, Curve, Estimate
 from surefoot.evaluate.best_of_n.selection import Pool
@@ -94,6 +95,7 @@ def best_of_n(
     names = _names(aggregation or recommended, probabilities)
     results = iter(found)
     pools, candidates, unscored, undecided = [], [], 0, 0
+    step_counts: list[Numbers] = []
     for group, verdicts in judged:
         scored = [next(results) for _ in group]
         values = [_aggregate(row, each, names) for row, each in zip(group, scored, strict=True)]
@@ -106,6 +108,7 @@ def best_of_n(
         undecided += sum(each is not None for each in values) - pool.size
         if pool.size:
             pools.append(pool)
+            step_counts.append(_step_counts(group, scored, values, verdicts))
     if not pools:
         raise InputError("No problem has a scored and judged solution, so there is nothing to select from.")
     curves = _curves(_by_problem(pools, sizes, vote_draws, seed), sizes, bootstrap)
@@ -135,6 +138,10 @@ def best_of_n(
         candidates=tuple(candidates),
         calibration=calibration_of(scorer),
         scale=scale_of(scorer),
+        baselines=best_of_n_baselines(
+            _without_scores(pools, step_counts, sizes)
+            | {"majority vote": {n: point.value for n, point in curves["majority", ""].items()}}
+        ),
     )
 
 
@@ -232,6 +239,42 @@ def _pool(values: Sequence[dict[str, float] | None], verdicts: Grouping, names: 
         correct=np.array([correct for _, correct, _ in kept], dtype=np.float64),
         groups=np.array([group for _, _, group in kept], dtype=np.int64),
     )
+
+
+def _step_counts(
+    group: Sequence[Rollout],
+    scored: Sequence[Scored],
+    values: Sequence[dict[str, float] | None],
+    verdicts: Grouping,
+) -> Numbers:
+    """Return the number of steps of every solution in the pool."""
+    return np.array(
+        [
+            len(nonblank_steps(row.solution, each.scores))
+            for row, each, numbers, correct in zip(group, scored, values, verdicts.correct, strict=True)
+            if numbers is not None and correct is not None
+        ],
+        dtype=np.float64,
+    )
+
+
+def _without_scores(
+    pools: Sequence[Pool], step_counts: Sequence[Numbers], sizes: Sequence[int]
+) -> dict[str, dict[int, float]]:
+    """Return the accuracy by N of selections that use no scores."""
+    random = float(np.mean([pool.correct.mean() for pool in pools]))
+    first = float(np.mean([pool.correct[0] for pool in pools]))
+    fewest = {
+        n: float(
+            np.mean([selection.best(-counts, pool.correct, n) for pool, counts in zip(pools, step_counts, strict=True)])
+        )
+        for n in sizes
+    }
+    return {
+        "one at random": dict.fromkeys(sizes, random),
+        "first sample": dict.fromkeys(sizes, first),
+        "fewest steps": fewest,
+    }
 
 
 def _by_problem(

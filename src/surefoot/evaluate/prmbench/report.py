@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from surefoot.evaluate.header import model_label, threshold_label
-from surefoot.evaluate.prmbench.result import Decisions, PRMBenchResult, class_cells, has_unscored_step
+from surefoot.evaluate.prmbench.result import PRMBenchResult, class_cells, has_unscored_step, prmbench_baseline_cells
 from surefoot.evaluate.published import citation
 from surefoot.evaluate.report_page import figures
 from surefoot.evaluate.report_page.content import (
@@ -19,6 +19,7 @@ from surefoot.evaluate.report_page.content import (
     Panel,
     Section,
     Table,
+    baseline_panel,
     calibration_card,
     calibration_panel,
     card,
@@ -28,6 +29,7 @@ from surefoot.evaluate.report_page.content import (
 from surefoot.evaluate.report_page.figures import Line
 from surefoot.evaluate.rows import ORIGINAL, PRMBenchRow
 from surefoot.evaluate.scoring import Scored, nonblank_steps
+from surefoot.evaluate.step_decisions import Decisions
 
 KINDS = (
     Kind("missed", "missed errors", "an incorrect step was accepted"),
@@ -126,7 +128,10 @@ def _figures(result: PRMBenchResult) -> list[Panel]:
 
 def _tables(result: PRMBenchResult) -> list[Panel]:
     table = Table(*class_cells(result))
-    return [Panel("All classes", "The class `correct` holds the unmodified originals.", table=table, wide=True)]
+    return [
+        Panel("All classes", "The class `correct` holds the unmodified originals.", table=table, wide=True),
+        *baseline_panel(result.baselines, prmbench_baseline_cells(result)),
+    ]
 
 
 def _kind(row: PRMBenchRow, scored: Scored, threshold: float) -> tuple[str, float]:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.intervals import Interval, as_list
 from surefoot.display.tables import Cells, join_sections, percent, table
+from surefoot.evaluate.baselines import Baseline, baseline_cells
 from surefoot.evaluate.header import header_fields, model_label, threshold_label
 from surefoot.evaluate.published import PublishedPRMBench, citation
 from surefoot.evaluate.reliability import Reliability, reliability_sections
 from surefoot.evaluate.rows import PRMBenchRow
 from surefoot.evaluate.scoring import Scored, nonblank_steps
+from surefoot.evaluate.step_decisions import Decisions
 
 if TYPE_CHECKING:
     from surefoot.core.result import Scale
@@ -23,49 +25,6 @@ CATEGORIES = {
     "sensitivity": ("missing_condition", "deception", "multi_solutions"),
 }
 """The nine classes by category, as the data set spells them."""
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """A confusion matrix over steps. Positive means correct."""
-
-    true_positive: int = 0
-    """Correct steps accepted."""
-    false_positive: int = 0
-    """Incorrect steps accepted."""
-    true_negative: int = 0
-    """Incorrect steps rejected."""
-    false_negative: int = 0
-    """Correct steps rejected."""
-
-    @property
-    def f1(self) -> float | None:
-        """F1 of the correct steps; None if there are none."""
-        if not self.true_positive + self.false_negative:
-            return None
-        return 2 * self.true_positive / (2 * self.true_positive + self.false_positive + self.false_negative)
-
-    @property
-    def negative_f1(self) -> float | None:
-        """F1 of the incorrect steps; None if there are none."""
-        if not self.true_negative + self.false_positive:
-            return None
-        return 2 * self.true_negative / (2 * self.true_negative + self.false_positive + self.false_negative)
-
-    @property
-    def prm_score(self) -> float | None:
-        """The mean of both; F1 alone if no step is incorrect (`multi_solutions`), as on the leaderboard."""
-        if self.f1 is None:
-            return None
-        return self.f1 if self.negative_f1 is None else (self.f1 + self.negative_f1) / 2
-
-    def __add__(self, other: Decisions) -> Decisions:
-        return Decisions(
-            self.true_positive + other.true_positive,
-            self.false_positive + other.false_positive,
-            self.true_negative + other.true_negative,
-            self.false_negative + other.false_negative,
-        )
 
 
 @dataclass(frozen=True)
@@ -124,6 +83,8 @@ class PRMBenchResult:
     """The name of the calibration applied to the scores."""
     scale: Scale = "probability"
     """What the scores are; precomputed scores count as probabilities."""
+    baselines: tuple[Baseline, ...] = ()
+    """What is reached without reading a solution, over the steps of the overall score."""
 
     @property
     def unscored(self) -> int:
@@ -171,6 +132,8 @@ class PRMBenchResult:
             rows = [[*row, f"{published.scores[row[0]]:.1f}"] for row in rows]
             sections.append(table(["category", "PRMScore", "published"], rows))
             sections.append(citation(published))
+        if self.baselines:
+            sections.append(table(*prmbench_baseline_cells(self)))
         sections += reliability_sections(self.reliability)
         return join_sections(sections, self.notes)
 
@@ -178,6 +141,18 @@ class PRMBenchResult:
 def has_unscored_step(row: PRMBenchRow, scored: Scored) -> bool:
     """Return whether a step of the solution has no score."""
     return any(score is None for _, score in nonblank_steps(row.steps, scored.scores))
+
+
+def prmbench_baseline_cells(result: PRMBenchResult) -> Cells:
+    """Return the table of the model and its baselines, over all classes."""
+    metrics = {"prm_score": "PRMScore", "f1": "F1", "negative_f1": "negative F1"}
+    overall = result.overall
+    values = [
+        percent(overall.prm_score, overall.interval),
+        percent(overall.decisions.f1),
+        percent(overall.decisions.negative_f1),
+    ]
+    return baseline_cells(metrics, result.model, values, result.baselines)
 
 
 def class_cells(result: PRMBenchResult) -> Cells:

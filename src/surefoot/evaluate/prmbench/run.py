@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.core.intervals import Bootstrap, Numbers, ratio
-from surefoot.evaluate.prmbench.result import CATEGORIES, ClassResult, Decisions, PRMBenchResult, has_unscored_step
+from surefoot.evaluate.baselines import prmbench_baselines
+from surefoot.evaluate.prmbench.result import CATEGORIES, ClassResult, PRMBenchResult, has_unscored_step
 from surefoot.evaluate.published import published_prmbench
 from surefoot.evaluate.reliability import labelled_scores, reliability
 from surefoot.evaluate.rows import ORIGINAL, PRMBenchRow, Rows, as_rows, prmbench_rows
@@ -28,6 +29,7 @@ from surefoot.evaluate.scoring import (
     score_labelled,
     threshold_of,
 )
+from surefoot.evaluate.step_decisions import Decisions
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
@@ -82,6 +84,7 @@ def prmbench(
         else None,
         calibration=calibration_of(scorer),
         scale=scale_of(scorer),
+        baselines=prmbench_baselines([row for row, _ in modified]),
     )
 
 

@@ -15,6 +15,7 @@ from surefoot.evaluate.processbench.result import (
     Outcome,
     ProcessBenchResult,
     Proportion,
+    processbench_baseline_cells,
 )
 from surefoot.evaluate.published import citation
 from surefoot.evaluate.reliability import labelled_scores
@@ -27,6 +28,7 @@ from surefoot.evaluate.report_page.content import (
     Panel,
     Section,
     Table,
+    baseline_panel,
     calibration_card,
     calibration_panel,
     card,
@@ -152,7 +154,8 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
             "95% intervals: Wilson for accuracies, bootstrap over solutions for F1.",
             table=Table(head, rows),
             wide=True,
-        )
+        ),
+        *baseline_panel(result.baselines, processbench_baseline_cells(result)),
     ]
     if result.generators:
         rows = [_row(group) for group in result.generators]

@@ -5,14 +5,15 @@ Undefined values are None: F1 needs both erroneous and correct solutions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from surefoot.core.intervals import Interval, as_list
 from surefoot.core.threshold_sweep import Case, ThresholdRange, sweep
-from surefoot.display.tables import decimal, join_sections, percent, table
+from surefoot.display.tables import Cells, decimal, join_sections, percent, table
 from surefoot.errors import InputError
+from surefoot.evaluate.baselines import Baseline, baseline_cells
 from surefoot.evaluate.header import header_fields, model_label, threshold_label
 from surefoot.evaluate.published import PublishedProcessBench, citation
 from surefoot.evaluate.reliability import Reliability, reliability_sections
@@ -149,6 +150,11 @@ class ProcessBenchResult:
     """The name of the calibration applied to the scores."""
     scale: Scale = "probability"
     """What the scores are; precomputed scores count as probabilities."""
+    step_auc: float | None = None
+    """Area under the ROC curve over the labelled steps; None without correct or without incorrect ones."""
+    step_auc_interval: Interval | None = None
+    baselines: tuple[Baseline, ...] = ()
+    """What is reached without reading a solution."""
 
     @property
     def unscored(self) -> int:
@@ -194,6 +200,8 @@ class ProcessBenchResult:
             "tuned_on": self.tuned_on,
             "f1": self.f1,
             "f1_interval": as_list(self.f1_interval),
+            "step_auc": self.step_auc,
+            "step_auc_interval": as_list(self.step_auc_interval),
             "splits": [split.to_dict() for split in self.splits],
             "generators": [group.to_dict() for group in self.generators],
             "positions": {name: part.to_dict() for name, part in self.positions.items()},
@@ -215,6 +223,8 @@ class ProcessBenchResult:
             rows = [[*row, decimal(value)] for row, value in zip(rows, self.published_f1s(), strict=False)]
         threshold = threshold_label(self.threshold, self.threshold_source, self.tuned_on)
         sections = [f"ProcessBench: {model_label(self)}, threshold {threshold}", table(columns, rows)]
+        if self.baselines:
+            sections.append(table(*processbench_baseline_cells(self)))
         if self.positions:
             parts = [[name, *_proportion_cells(part)] for name, part in self.positions.items()]
             sections.append(table(["first error at step", "found", "of"], parts))
@@ -230,6 +240,28 @@ class ProcessBenchResult:
         if published is not None:
             sections.append(citation(published))
         return join_sections(sections, self.notes)
+
+
+def processbench_baseline_cells(result: ProcessBenchResult) -> Cells:
+    """Return the table of the model and its baselines. Accuracies are averages over splits."""
+    metrics = {"error": "error", "correct": "correct", "f1": "F1", "step_auc": "step AUC"}
+    values = [
+        percent(average([split.error.value for split in result.splits])),
+        percent(average([split.correct.value for split in result.splits])),
+        percent(result.f1, result.f1_interval),
+        percent(result.step_auc, result.step_auc_interval),
+    ]
+    return baseline_cells(metrics, result.model, values, result.baselines)
+
+
+def average(values: Sequence[float | None]) -> float | None:
+    """Return the mean over splits; None unless each of them has a value.
+
+    >>> average([0.2, 0.4]), average([0.2, None])
+    (0.30000000000000004, None)
+    """
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def sweep_cases(items: Iterable[Judgement]) -> list[Case]:

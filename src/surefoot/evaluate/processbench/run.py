@@ -17,6 +17,7 @@ import numpy as np
 from surefoot.core.intervals import Bootstrap, Numbers, ratio
 from surefoot.core.threshold_sweep import best_threshold, harmonic_mean
 from surefoot.errors import InputError, OptionError
+from surefoot.evaluate.baselines import processbench_baselines
 from surefoot.evaluate.processbench.result import (
     OUTCOMES,
     GroupResult,
@@ -24,6 +25,7 @@ from surefoot.evaluate.processbench.result import (
     Outcome,
     ProcessBenchResult,
     Proportion,
+    average,
     sweep_cases,
 )
 from surefoot.evaluate.published import published_processbench
@@ -37,6 +39,7 @@ from surefoot.evaluate.rows import (
     processbench_rows,
 )
 from surefoot.evaluate.scoring import calibration_of, name_of, scale_of, score_labelled, threshold_of
+from surefoot.evaluate.step_auc import step_auc, step_auc_interval
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
@@ -89,8 +92,8 @@ def processbench(
         group, f1_draws = _measure(split, [item for item in items if item.row.split == split], bootstrap)
         splits.append(group)
         resampled.append(f1_draws)
-    complete = [split.f1 for split in splits if split.f1 is not None]
-    average = sum(complete) / len(complete) if len(complete) == len(splits) else None
+    f1 = average([split.f1 for split in splits])
+    labelled_steps = [labelled_scores(item.row.steps, item.scores, item.row.label) for item in items]
     hidden = [item for item in items if item.row.answer_correct and item.row.label != -1]
     return ProcessBenchResult(
         model=name_of(scorer, name),
@@ -98,8 +101,8 @@ def processbench(
         threshold_source=source,
         tuned_on=tune_on,
         splits=tuple(splits),
-        f1=average,
-        f1_interval=None if average is None else bootstrap.interval(np.mean(resampled, axis=0)),
+        f1=f1,
+        f1_interval=None if f1 is None else bootstrap.interval(np.mean(resampled, axis=0)),
         generators=tuple(_by_generator(items, bootstrap)),
         positions=_by_position(items, bootstrap),
         hidden_errors_located=_proportion(hidden, lambda item: item.outcome == "right", bootstrap),
@@ -107,13 +110,12 @@ def processbench(
         judgements=tuple(items),
         published=published_processbench(name_of(scorer, name)),
         notes=(*notes, *_unscored_notes(items)),
-        reliability=reliability(
-            [labelled_scores(item.row.steps, item.scores, item.row.label) for item in items], bootstrap=bootstrap
-        )
-        if scale_of(scorer) == "probability"
-        else None,
+        reliability=reliability(labelled_steps, bootstrap=bootstrap) if scale_of(scorer) == "probability" else None,
         calibration=calibration_of(scorer),
         scale=scale_of(scorer),
+        step_auc=step_auc(labelled_steps),
+        step_auc_interval=step_auc_interval(labelled_steps, bootstrap),
+        baselines=processbench_baselines(labelled),
     )
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from surefoot.core.intervals import Interval
 from surefoot.display.html import StepItem
-from surefoot.display.tables import percent
+from surefoot.display.tables import Cells, percent
+from surefoot.evaluate.baselines import Baseline
+from surefoot.evaluate.baselines import about as about_baselines
 from surefoot.evaluate.reliability import Reliability, reliability_cells
 from surefoot.evaluate.report_page import figures
 
@@ -145,6 +147,14 @@ def step_item(step: str, score: float | None, *, label: str = "", prediction: st
     """Build a step of an entry. A blank step never has a score."""
     placeholder = "no score" if step.strip() else "blank"
     return StepItem(step, score, placeholder=placeholder, label=label, prediction=prediction)
+
+
+def baseline_panel(baselines: Sequence[Baseline], cells: Cells) -> list[Panel]:
+    """Build the panel of the model and its baselines, if there are any."""
+    if not baselines:
+        return []
+    about = f"What is reached without reading a solution. {about_baselines(baselines)}"
+    return [Panel("Baselines", about, table=Table(*cells), wide=True)]
 
 
 def calibration_panel(found: Reliability | None) -> list[Panel]:

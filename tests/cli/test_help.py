@@ -175,7 +175,7 @@ press_tab surefoot score --split pa; press_tab surefoot score --model mi
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=PLAIN, check=True, timeout=120)
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["score"],
-        ["processbench", "prmbench", "best-of-n"],
+        ["processbench", "prmbench", "agentprocessbench", "best-of-n"],
         ["--threads", "--threshold"],
         ["paragraphs"],
         ["mini"],

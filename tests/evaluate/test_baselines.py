@@ -168,6 +168,13 @@ SCORED: dict[str, list[dict[str, Any]]] = {
     "prmbench": [
         {"problem": "p", "steps": ["a", "b"], "classification": "circular", "error_steps": [1], "scores": [1, 0]}
     ],
+    "agentprocessbench": [
+        {
+            "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+            "step_labels": {"1": 1},
+            "scores": [0.9],
+        }
+    ],
     "best-of-n": [rollout("1", "5", ["a"]), rollout("1", "6", ["a", "b"])],
 }
 

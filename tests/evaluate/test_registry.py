@@ -17,6 +17,13 @@ ROW: dict[str, Any] = {"problem": "p", "steps": ["a", "b"], "scores": [0.9, 0.2]
 ROWS: dict[str, list[dict[str, Any]]] = {
     "processbench": [ROW | {"label": 1}, ROW | {"label": -1, "scores": [0.9, 0.8]}],
     "prmbench": [ROW | {"classification": "circular", "error_steps": [1]}],
+    "agentprocessbench": [
+        {
+            "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+            "step_labels": {"1": 1},
+            "scores": [0.9],
+        }
+    ],
     "best-of-n": [ROW | {"reference": "4", "final_answer": "4"}, ROW | {"reference": "4", "final_answer": "5"}],
 }
 

@@ -1,4 +1,4 @@
-"""Benchmarks for PRMs: ProcessBench, PRMBench, best of N, calibration, and searches against their baselines.
+"""Benchmarks for PRMs: ProcessBench, PRMBench, AgentProcessBench, best of N, calibration, searches and comparisons.
 
     rows = evaluate.read_processbench("ProcessBench/")
     print(evaluate.processbench(scorer, rows))
@@ -8,6 +8,13 @@ Evaluation uses only the `StepScorer` interface. Importing this package does not
 
 from __future__ import annotations
 
+from surefoot.evaluate.agentprocessbench import (
+    AgentProcessBenchResult,
+    Trajectory,
+    agentprocessbench,
+    read_agentprocessbench,
+)
+from surefoot.evaluate.baselines import Baseline
 from surefoot.evaluate.best_of_n import BestOfNResult, best_of_n
 from surefoot.evaluate.calibrate import CalibrationResult, calibrate
 from surefoot.evaluate.prmbench import PRMBenchResult, prmbench
@@ -35,6 +42,8 @@ from surefoot.evaluate.search import (
 
 __all__ = [
     "BENCHMARKS",
+    "AgentProcessBenchResult",
+    "Baseline",
     "Benchmark",
     "BestOfNResult",
     "Bin",
@@ -46,6 +55,8 @@ __all__ = [
     "Reliability",
     "Rollout",
     "SearchComparison",
+    "Trajectory",
+    "agentprocessbench",
     "best_of_n",
     "calibrate",
     "compare_searches",
@@ -54,6 +65,7 @@ __all__ = [
     "processbench",
     "published_prmbench",
     "published_processbench",
+    "read_agentprocessbench",
     "read_labelled",
     "read_prmbench",
     "read_processbench",

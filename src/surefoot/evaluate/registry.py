@@ -12,6 +12,11 @@ from typing import Any, Literal
 
 from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.errors import InputError
+from surefoot.evaluate.agentprocessbench.report import content as agentprocessbench_content
+from surefoot.evaluate.agentprocessbench.result import AgentProcessBenchResult
+from surefoot.evaluate.agentprocessbench.rows import read_agentprocessbench
+from surefoot.evaluate.agentprocessbench.run import agentprocessbench
+from surefoot.evaluate.agentprocessbench.run import check_options as check_agentprocessbench
 from surefoot.evaluate.best_of_n.report import content as best_of_n_content
 from surefoot.evaluate.best_of_n.result import BestOfNResult
 from surefoot.evaluate.best_of_n.run import CORRECT_BY, best_of_n
@@ -104,6 +109,28 @@ _ENTRIES = (
         report=prmbench_content,
         dataset="hitsmy/PRMBench_Preview",
         options=(_THRESHOLD,),
+    ),
+    Benchmark(
+        name="agentprocessbench",
+        title="AgentProcessBench",
+        help="does the model tell correct and incorrect messages of agents apart?",
+        read=read_agentprocessbench,
+        run=agentprocessbench,
+        check=check_agentprocessbench,
+        result=AgentProcessBenchResult,
+        report=agentprocessbench_content,
+        options=(
+            Option("--subset", "subsets", "only this subset; may be repeated", "texts", "NAME", passed_to="read"),
+            _THRESHOLD,
+            Option(
+                "--margin",
+                "margin",
+                "scores this close to the threshold predict the label 0 (default: 0, which never predicts it)",
+                kind="number",
+                metavar="M",
+                default=0.0,
+            ),
+        ),
     ),
     Benchmark(
         name="best-of-n",

@@ -76,7 +76,7 @@ class Rollout:
     scores: Scores | None = None
 
 
-Row = TypeVar("Row", ProcessBenchRow, PRMBenchRow, Rollout)
+Row = TypeVar("Row")
 Rows = Iterable["Row | Mapping[str, Any]"]
 
 
@@ -127,12 +127,12 @@ def processbench_rows(records: Iterable[Record], scores: str | None = None) -> I
         yield ProcessBenchRow(
             id=name,
             split=str(data.get("split") or record.split or _split_of(name)),
-            problem=_text(record, "problem", "question"),
+            problem=required_text(record, "problem", "question"),
             steps=steps,
             label=label,
             generator=generator,
             answer_correct=correct,
-            scores=_scores(record, scores, len(steps)),
+            scores=precomputed_scores(record, scores, len(steps)),
         )
 
 
@@ -161,7 +161,7 @@ def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Itera
     for number, record in enumerate(records):
         data = record.data
         official = "modified_process" in data
-        classification = _text(record, "classification")
+        classification = required_text(record, "classification")
         name = str(data.get("idx", data.get("id", number)))
         steps = _steps(record, "modified_process" if official else "steps")
         # Several solutions of one problem may share an id; only an identical one is a duplicate.
@@ -172,17 +172,17 @@ def prmbench_rows(records: Iterable[Record], scores: str | None = None) -> Itera
         yield PRMBenchRow(
             id=name,
             classification=classification,
-            problem=_text(record, "modified_question", "problem", "question"),
+            problem=required_text(record, "modified_question", "problem", "question"),
             steps=tuple(map(without_prefix, steps)),
             errors=frozenset(error for error in errors if error < len(steps)),
             out_of_range=sum(error >= len(steps) for error in errors),
-            scores=_scores(record, scores, len(steps)),
+            scores=precomputed_scores(record, scores, len(steps)),
         )
         if official and classification == "redundency" and scores is None and "original_process" in data:
             original = tuple(map(without_prefix, _steps(record, "original_process")))
             if (ORIGINAL, name, original) not in seen:
                 seen.add((ORIGINAL, name, original))
-                question = _text(record, "original_question")
+                question = required_text(record, "original_question")
                 yield PRMBenchRow(f"{ORIGINAL}_{name}", ORIGINAL, question, original, frozenset())
 
 
@@ -202,9 +202,9 @@ def rollouts(records: Iterable[Record], scores: str | None = None) -> Iterator[R
 
 def _rollout(record: Record, scores: str | None) -> Rollout:
     data = record.data
-    problem = _text(record, "question", "problem")
+    problem = required_text(record, "question", "problem")
     solution: str | tuple[str, ...]
-    solution = _text(record, "solution") if data.get("steps") is None else _steps(record, "steps")
+    solution = required_text(record, "solution") if data.get("steps") is None else _steps(record, "steps")
     reference = next((data[name] for name in ("ground_truth", "reference") if data.get(name) is not None), None)
     label = data.get("is_correct")
     if reference is None and label is None:
@@ -227,7 +227,7 @@ def _rollout(record: Record, scores: str | None) -> Rollout:
         answer=answer or None,
         reference=None if reference is None else str(reference),
         label=label,
-        scores=_scores(record, scores, count),
+        scores=precomputed_scores(record, scores, count),
     )
 
 
@@ -266,7 +266,8 @@ def _split_of(name: str) -> str:
     return stem if stem in PROCESSBENCH_SPLITS else "all"
 
 
-def _text(record: Record, *names: str) -> str:
+def required_text(record: Record, *names: str) -> str:
+    """Return the first of these fields that is present; it has to be text."""
     for name in names:
         if record.data.get(name) is not None:
             value = record.data[name]
@@ -296,7 +297,8 @@ def _errors(record: Record, first: int) -> list[int]:
     return errors
 
 
-def _scores(record: Record, name: str | None, count: int | None) -> Scores | None:
+def precomputed_scores(record: Record, name: str | None, count: int | None) -> Scores | None:
+    """Return the scores in the field `name`, one for each of `count` steps; None if no field is named."""
     if name is None:
         return None
     given = record.data.get(name)

@@ -8,19 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from surefoot.core.result import Scale, threshold_for
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
-    from surefoot.evaluate.rows import PRMBenchRow, ProcessBenchRow
 
 PRECOMPUTED = "precomputed scores"
 
 ThresholdSource = Literal["default", "given", "tuned"]
 """Where a threshold comes from: the scale's natural one, the caller, or the split with the highest F1."""
+
+
+class LabelledRow(Protocol):
+    """A solution as a list of steps, possibly with precomputed scores."""
+
+    @property
+    def problem(self) -> str:
+        """The question."""
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps."""
+
+    @property
+    def scores(self) -> tuple[float | None, ...] | None:
+        """Precomputed scores, one per step."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,7 @@ def are_probabilities(scores: Iterable[float | None]) -> bool:
 
 def threshold_of(
     scorer: StepScorer | None,
-    rows: Sequence[ProcessBenchRow] | Sequence[PRMBenchRow],
+    rows: Sequence[LabelledRow],
     threshold: float | None,
 ) -> tuple[float, ThresholdSource]:
     """Return the given threshold, or the natural one of the scale, and which of the two it is.
@@ -96,7 +111,7 @@ def score_rows(
 
 def score_labelled(
     scorer: StepScorer | None,
-    rows: Sequence[ProcessBenchRow] | Sequence[PRMBenchRow],
+    rows: Sequence[LabelledRow],
     *,
     progress: bool,
 ) -> list[Scored]:

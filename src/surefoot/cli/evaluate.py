@@ -10,16 +10,17 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+from surefoot.cli.benchmark_options import option_parameter, option_value
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import Group, SeveralValues, with_groups
 from surefoot.cli.measurement import DATA, DATA_HELP, Measurement
-from surefoot.cli.options import OUTPUT, CalibrationOptions, examples, finite
+from surefoot.cli.options import OUTPUT, CalibrationOptions, examples
 from surefoot.errors import OptionError
-from surefoot.evaluate.registry import BENCHMARKS, Benchmark, Option
+from surefoot.evaluate.registry import BENCHMARKS, Benchmark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def _command(benchmark: Benchmark) -> Callable[..., int]:
 
     def evaluate(*, data: str, evaluation: Evaluation, **given: Any) -> int:
         evaluation.check()
-        values = {option.parameter: _value(option, given[option.parameter]) for option in benchmark.options}
+        values = {option.parameter: option_value(option, given[option.parameter]) for option in benchmark.options}
         reading = {option.parameter for option in benchmark.options if option.passed_to == "read"}
         rows = benchmark.read(
             data, scores=evaluation.measurement.scores, **{name: values.pop(name) for name in reading}
@@ -90,37 +91,11 @@ def _command(benchmark: Benchmark) -> Callable[..., int]:
     evaluate.__signature__ = Signature(  # type: ignore[attr-defined]
         [
             Parameter("data", Parameter.KEYWORD_ONLY, default=default, annotation=source),
-            *(_parameter(option, benchmark.title) for option in benchmark.options),
+            *(option_parameter(option, benchmark.title) for option in benchmark.options),
             Parameter("evaluation", Parameter.KEYWORD_ONLY, annotation=Evaluation),
         ]
     )
     return with_groups(evaluate)
-
-
-def _parameter(option: Option, title: str) -> Parameter:
-    kinds: dict[str, Any] = {"text": str, "texts": list[str], "number": float, "integers": str}
-    kind: Any = Literal.__getitem__(option.choices) if option.choices else kinds[option.kind]
-    declared = typer.Option(
-        option.flag,
-        metavar=option.metavar or None,
-        help=f"{option.help[0].upper()}{option.help[1:]}.",
-        show_default="(default:" not in option.help,
-        callback=finite if option.kind == "number" else None,
-        rich_help_panel=DATA if option.passed_to == "read" else title,
-    )
-    annotation: Any = Annotated[kind if option.default is not None else kind | None, declared]
-    return Parameter(option.parameter, Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)
-
-
-def _value(option: Option, given: Any) -> Any:
-    if option.kind != "integers" or given is None:
-        return given
-    try:
-        return [int(number) for number in given.split(",")]
-    except ValueError:
-        raise OptionError(
-            f"{option.flag} {given}: give whole numbers with commas between them, such as 1,4,16."
-        ) from None
 
 
 for _benchmark in BENCHMARKS.values():

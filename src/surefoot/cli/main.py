@@ -34,6 +34,7 @@ COMMANDS = {
     "bulk": ("surefoot.cli.bulk", "Score large files, and continue after a crash."),
     "search": ("surefoot.cli.search", "Find answers by test-time search with a language model."),
     "eval": ("surefoot.cli.evaluate", "Measure a model on a benchmark."),
+    "compare": ("surefoot.cli.compare", "Put models side by side on the same solutions."),
     "calibrate": ("surefoot.cli.calibrate", "Fit a calibration, so that scores are probabilities."),
     "check": ("surefoot.cli.check", "Load a model and compare it with its published scores."),
     "models": ("surefoot.cli.models", "List the models that load by name."),

@@ -22,6 +22,22 @@ DATA, CACHE, INTERVALS = "Data", "Score cache", "Confidence intervals"
 DATA_HELP = "JSON or JSONL file, gzipped or not, a folder of them, or a hub data set."
 
 
+Cache = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where scores are stored, so that none is computed twice.",
+        show_default="SUREFOOT_CACHE, or a file in the user's cache folder",
+        rich_help_panel=CACHE,
+    ),
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute every score and store none.", rich_help_panel=CACHE)]
+Draws = Annotated[
+    int, typer.Option(metavar="B", help="Bootstrap draws; 0 for no intervals.", rich_help_panel=INTERVALS)
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap.", rich_help_panel=INTERVALS)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
     """Options of every command that measures a model."""
@@ -37,22 +53,10 @@ class Measurement:
     ] = None
     name: Name = None
     model_options: ScorerOptions
-    cache: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where scores are stored, so that none is computed twice.",
-            show_default="SUREFOOT_CACHE, or a file in the user's cache folder",
-            rich_help_panel=CACHE,
-        ),
-    ] = None
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Compute every score and store none.", rich_help_panel=CACHE)
-    ] = False
-    draws: Annotated[
-        int, typer.Option(metavar="B", help="Bootstrap draws; 0 for no intervals.", rich_help_panel=INTERVALS)
-    ] = 1000
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap.", rich_help_panel=INTERVALS)] = 0
+    cache: Cache = None
+    no_cache: NoCache = False
+    draws: Draws = 1000
+    seed: Seed = 0
     json: Json = False
     quiet: Quiet = False
     verbose: Verbose = False

@@ -17,6 +17,7 @@ from surefoot.evaluate.agentprocessbench import (
 from surefoot.evaluate.baselines import Baseline
 from surefoot.evaluate.best_of_n import BestOfNResult, best_of_n
 from surefoot.evaluate.calibrate import CalibrationResult, calibrate
+from surefoot.evaluate.comparison import Comparison, compare, comparison_html, write_comparison
 from surefoot.evaluate.prmbench import PRMBenchResult, prmbench
 from surefoot.evaluate.processbench import ProcessBenchResult, processbench
 from surefoot.evaluate.published import published_prmbench, published_processbench
@@ -48,6 +49,7 @@ __all__ = [
     "BestOfNResult",
     "Bin",
     "CalibrationResult",
+    "Comparison",
     "PRMBenchResult",
     "PRMBenchRow",
     "ProcessBenchResult",
@@ -59,7 +61,9 @@ __all__ = [
     "agentprocessbench",
     "best_of_n",
     "calibrate",
+    "compare",
     "compare_searches",
+    "comparison_html",
     "labelled_scores",
     "prmbench",
     "processbench",
@@ -75,5 +79,6 @@ __all__ = [
     "report",
     "report_html",
     "search_report_html",
+    "write_comparison",
     "write_search_report",
 ]

@@ -81,6 +81,27 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class ScorerChip:
+    """The score that one of several scorers gives a step."""
+
+    letter: str
+    score: float | None
+    scale: str
+
+
+@dataclass(frozen=True)
+class ComparedStep:
+    """A step with the scores of several scorers."""
+
+    text: str
+    chips: Sequence[ScorerChip]
+    label: str = ""
+    """A filled flag: the error that the data set states."""
+    predictions: Sequence[str] = ()
+    """Outlined flags: the scorers that predict an error here."""
+
+
+@dataclass(frozen=True)
 class Section:
     """The steps of one solution."""
 
@@ -88,6 +109,8 @@ class Section:
     reason: str | None = None
     """Why a step has no score."""
     title: str = ""
+    compared: Sequence[ComparedStep] = ()
+    """The steps with the scores of several scorers, instead of `steps`."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +151,8 @@ class Content:
     notes: Sequence[str] = ()
     source: str = ""
     """The source of the published numbers."""
+    order: str = "worst first"
+    """How the list is ordered at first."""
 
 
 def card(

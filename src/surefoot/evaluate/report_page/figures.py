@@ -176,6 +176,25 @@ def bars(about: str, rows: Sequence[tuple[str, float, Interval | None]], *, xlab
     return _svg(about, draw, height=0.9 + 0.27 * len(rows))
 
 
+def differences(about: str, rows: Sequence[tuple[str, float, Interval | None]]) -> str:
+    """Draw differences in percentage points as points with their intervals, around a line at 0."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        positions = list(range(len(rows)))[::-1]
+        axes.axvline(0, color=INK, linewidth=1, linestyle=(0, (2, 2)))
+        for position, (_, value, interval) in zip(positions, rows, strict=True):
+            if interval is not None:
+                ends = [100 * interval.low, 100 * interval.high]
+                axes.plot(ends, [position, position], color=COLOURS[0], linewidth=2)
+            axes.plot([100 * value], [position], color=COLOURS[0], marker="o", markersize=6, linestyle="")
+        _frame(axes, "percentage points", "", None, (-0.6, len(rows) - 0.4))
+        axes.set_yticks(positions, [name for name, _, _ in rows])
+        axes.grid(visible=False, axis="y")
+
+    return _svg(about, draw, height=0.9 + 0.3 * len(rows))
+
+
 def accuracy_by_n(about: str, methods: Mapping[str, Points], baselines: Mapping[str, Points]) -> str:
     """Draw accuracy against N: one line per method, with baselines in grey."""
     ns = list(next(iter(methods.values())))

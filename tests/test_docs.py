@@ -99,6 +99,11 @@ def test_commands_run(
         '{"idx": "1", "classification": "circular", "modified_question": "What is 1 + 1?", '
         '"modified_process": ["1. 1 + 1 = 3."], "error_steps": [1]}\n'
     )
+    Path("AgentProcessBench").mkdir()
+    Path("AgentProcessBench/hotpotqa.jsonl").write_text(
+        '{"messages": [{"role": "user", "content": "What is 1 + 1?"}, {"role": "assistant", "content": "It is 2."}], '
+        '"step_labels": {"1": 1}}\n'
+    )
     Path("rollouts.jsonl").write_text(
         '{"question": "What is 1 + 1?", "steps": ["So \\\\boxed{2}."], "ground_truth": "2", "qwen_prm": [0.9]}\n'
     )

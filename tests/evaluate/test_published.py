@@ -154,3 +154,11 @@ def test_names_are_told_apart() -> None:
     for other in prmbench_table():
         for name in other.names:
             assert published_prmbench(name) is other
+
+
+def test_binary_f1_is_never_listed_as_first_error_f1() -> None:
+    """ThinkPRM's authors report, on ProcessBench, the F1 of a binary verdict on the whole solution, which need not
+    locate the error. Next to first-error F1 such a number would mislead, so the table has no row of theirs."""
+    assert not [row.model for row in processbench_table() if "thinkprm" in row.model.lower().replace("-", "")]
+    for name in ("launch/ThinkPRM-1.5B", "launch/ThinkPRM-14B", "thinkprm-7b"):
+        assert published_processbench(name) is None

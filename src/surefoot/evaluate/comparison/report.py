@@ -31,6 +31,13 @@ from surefoot.evaluate.report_page.content import (
 )
 from surefoot.evaluate.report_page.page import page
 
+ABOUT = {
+    "processbench": "In percent, over all solutions that each scorer judged, as averages over splits. Error: erroneous "
+    "solutions whose first error is found; correct: correct solutions that are accepted.",
+    "best-of-n": "Accuracy of the selected solution in percent, over all solutions that each scorer judged.",
+}
+"""What the numbers of each benchmark are."""
+
 
 def write_comparison(comparison: Comparison, path: str | Path) -> None:
     """Write the report as one self-contained HTML file.
@@ -149,8 +156,7 @@ def _tables(comparison: Comparison) -> list[Panel]:
     return [
         Panel(
             "Scorers and baselines",
-            "In percent, over all that each scorer judged. ProcessBench: averages over splits. "
-            f"{about_baselines(comparison.baselines)}",
+            f"{ABOUT[comparison.benchmark]} {about_baselines(comparison.baselines)}",
             table=Table(*scorer_cells(comparison)),
             wide=True,
         ),

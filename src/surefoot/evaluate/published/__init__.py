@@ -3,6 +3,8 @@
 `processbench.csv` and `prmbench.csv` hold one row per model: numbers in percent, exactly as printed, with their source.
 None of them was measured with Surefoot; the authors used their own prompts and precision. `names` lists lower-case
 endings of Hub ids and folders that mean the model, `other_models` ids with the same ending that do not.
+`processbench.csv` holds first-error F1 only. Results with another metric of the same name, such as the binary F1 of
+ThinkPRM, must not be added to it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Kind:
 
 def definitions(kinds: Iterable[Kind]) -> str:
     """Return one sentence per kind that says what it means."""
-    return " ".join(f"{kind.name.capitalize()}: {kind.definition}." for kind in kinds)
+    return " ".join(f"{kind.name[:1].upper()}{kind.name[1:]}: {kind.definition}." for kind in kinds)
 
 
 def thresholds(scores: Iterable[float], points: int, scale: str, used: float) -> list[float]:

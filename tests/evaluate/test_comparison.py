@@ -85,7 +85,8 @@ def measure(sample: list[dict[str, Any]], name: str) -> dict[str, float]:
 
 def area(sample: list[dict[str, Any]], name: str) -> float:
     """The share of pairs of a correct and an incorrect step in the right order, over steps that both scored."""
-    good, bad = [], []
+    good: list[float] = []
+    bad: list[float] = []
     for row in sample:
         last = len(row["steps"]) - 1 if row["label"] == -1 else row["label"]
         for at in range(last + 1):

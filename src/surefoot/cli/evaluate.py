@@ -104,8 +104,8 @@ for _benchmark in BENCHMARKS.values():
         cls=SeveralValues,
         help=f"{_benchmark.title}: {_benchmark.help}",
         epilog=examples(
-            f"surefoot eval {_benchmark.name} --model mini --data rows.jsonl",
-            f"surefoot eval {_benchmark.name} --model http://127.0.0.1:8000 --data rows.jsonl",
-            f"surefoot eval {_benchmark.name} --scores prm --data rows.jsonl --report report.html",
+            f"surefoot eval {_benchmark.name} --model mini --data rows.json",
+            f"surefoot eval {_benchmark.name} --model http://127.0.0.1:8000 --data rows.json",
+            f"surefoot eval {_benchmark.name} --scores prm --data rows.json --report x.html",
         ),
     )(_command(_benchmark))

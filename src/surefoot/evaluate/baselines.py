@@ -2,7 +2,7 @@
 
 They are computed from the labels of all solutions, scored or not. A constant baseline gives every step the same
 verdict. The position baseline knows the index of a step and nothing else; it is fitted to the same labels, separately
-for each metric, so it is the most that the index alone can reach on these data. A model should be above it.
+for each metric, so it overstates what the index gives on other data. A model should be above it.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 import surefoot
+from helpers.scripted_server import Answer, Asked, scripted
 from helpers.serving import served
 from surefoot.cli.main import main
 
@@ -24,6 +25,7 @@ CARD = ROOT / "src" / "surefoot" / "families" / "mini" / "checkpoint" / "README.
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", CARD]
 HUB_ID = "Qwen/Qwen2.5-Math-PRM-7B"
 SERVICE = "http://127.0.0.1:8000"
+JUDGE = "http://127.0.0.1:8002"
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +42,21 @@ def service(scorer: surefoot.Scorer) -> Iterator[str]:
     """A running service, in the place of the one that pages speak of."""
     with served([scorer]) as (url, _):
         yield url
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[str]:
+    """A chat model that finds no error, in the place of the critic that pages speak of."""
+
+    def script(asked: Asked) -> Answer:
+        if asked.path == "/v1/models":
+            return Answer({"data": [{"id": "judge", "owned_by": "system"}]})
+        message = {"role": "assistant", "content": "Every paragraph holds: \\boxed{-1}"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return Answer({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 5}})
+
+    with scripted(script) as server:
+        yield server.url
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -83,6 +100,8 @@ def test_python_blocks_run_in_their_order(
     for block in blocks(page, "python"):
         if SERVICE in block:
             block = block.replace(SERVICE, request.getfixturevalue("service"))
+        if JUDGE in block:
+            block = block.replace(JUDGE, request.getfixturevalue("judge"))
         exec(compile(block, str(page), "exec"), names)
 
 
@@ -205,8 +224,8 @@ def test_every_public_name_has_an_example_that_runs(
     names = {"surefoot": surefoot, "asyncio": asyncio, "evaluate": surefoot.evaluate, "scorer": scorer}
     test = doctest.DocTestParser().get_doctest(text, names, name, None, None)
     for example in test.examples:
-        # No vLLM server runs here; tests/scoring/test_vllm.py starts one.
-        example.options[doctest.SKIP] = "vllm+" in example.source
+        # No vLLM server runs here; tests/scoring/test_vllm.py starts one, and tests/critics have generators.
+        example.options[doctest.SKIP] = "vllm+" in example.source or JUDGE in example.source
     if test.examples:
         report: list[str] = []
         assert doctest.DocTestRunner().run(test, out=report.append).failed == 0, "".join(report)

@@ -125,7 +125,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("compat", "errors", "evaluate", "integrations", "testing"):
+    if name in ("compat", "critics", "errors", "evaluate", "integrations", "testing"):
         return import_module(f"surefoot.{name}")
     if name in _MODULES:
         value = globals()[name] = getattr(import_module(f"surefoot.{_MODULES[name]}"), name)

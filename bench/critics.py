@@ -2,8 +2,8 @@
 
     python bench/critics.py ROWS --critic-model FOLDER_OR_URL --limit 100 --cache FILE
 
-Every verdict is stored in the cache, so an interrupted run continues, and the ensemble costs nothing more. Several votes
-use temperature 1.0 and top_p 0.9, as the makers of ProcessBench do.
+Every verdict is stored in the cache, so an interrupted run continues, and the ensemble costs nothing more. Several
+votes use temperature 1.0 and top_p 0.9, as the makers of ProcessBench do.
 """
 
 from __future__ import annotations

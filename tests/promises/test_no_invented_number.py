@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import surefoot
 from helpers.card import CARD_QUESTION, CARD_STEPS
-from surefoot.core.result import SolutionScore, StepScore
+from surefoot.core.result import SolutionScore, StepScore, StepStatus
+from surefoot.critics.processbench import read_index
+from surefoot.critics.verdict import Judgement, Vote, failed
 from surefoot.rewards.recipes import RECIPES
 from surefoot.rewards.token_rewards import TOKEN_AGGREGATIONS, token_rewards
 from surefoot.scoring.local import load_local
@@ -77,3 +79,35 @@ def test_a_truncated_solution_has_no_reward(checkpoint: Path, limit: int) -> Non
             assert reward.reason
     for aggregation in TOKEN_AGGREGATIONS:
         assert token_rewards(result, offsets, aggregation).rewards is None
+
+
+FAILED: list[StepStatus] = ["no_verdict", "cut_off", "generator_error", "after_error"]
+VERDICTS = st.one_of(
+    st.builds(Vote, st.floats(0, 1)), st.sampled_from(FAILED).map(lambda status: failed(status, "unreadable"))
+)
+
+
+@given(st.lists(VERDICTS, min_size=1, max_size=9))
+def test_a_critic_without_enough_verdicts_gives_no_score(votes: list[Vote]) -> None:
+    judgement = Judgement(tuple(votes))
+    known = [vote.score for vote in votes if vote.score is not None]
+    silent = sum(vote.status == "after_error" for vote in votes)
+    unreadable = len(votes) - len(known) - silent
+    if known and silent <= len(known) and unreadable <= len(known):
+        assert judgement.score == pytest.approx(sum(known) / len(known))
+        assert (judgement.status, judgement.reason) == ("scored", None)
+    else:
+        assert judgement.score is None
+        assert judgement.status != "scored"
+        assert judgement.reason
+
+
+@given(st.text(), st.integers(1, 5))
+def test_a_critics_reply_names_a_step_or_nothing(reply: str, steps: int) -> None:
+    for text in (reply, f"\\boxed{{{reply}}}", f"<think>{reply}", f"\\boxed{{0}}{reply}"):
+        found = read_index(text, steps)
+        if isinstance(found, Vote):
+            assert found.score is None
+            assert found.reason
+        else:
+            assert -1 <= found < steps

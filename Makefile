@@ -7,13 +7,13 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist l
 # CI overrides this with uv, which installs the CPU build of torch.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint browser wheel
+.PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint browser sandbox wheel
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.test browser
+test: $(VENV)/.test browser sandbox
 	$(PYTEST)
 
 # Browser tests need Chromium. As root or in CI this installs it; elsewhere it says how, and pytest skips those tests.
@@ -25,6 +25,16 @@ browser:
 	else \
 		echo "Chromium is not installed: the browser tests are skipped. Install it (Debian: the packages chromium and fonts-dejavu-core),"; \
 		echo "or set CHROMIUM to the path of a Chromium or Chrome executable."; \
+	fi
+
+# The code of critics runs in bubblewrap. As root or in CI this installs it; elsewhere pytest skips those tests.
+sandbox:
+	@command -v bwrap >/dev/null || \
+	if { [ "$$(id -u)" = 0 ] || [ -n "$$CI" ]; } && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends bubblewrap >/dev/null || \
+		echo "bubblewrap could not be installed with apt-get: the tests of code execution are skipped."; \
+	else \
+		echo "bubblewrap is not installed: the tests of code execution are skipped (Debian: the package bubblewrap)."; \
 	fi
 
 # The same tests of loading and scoring on the older major version, which is put before the newer one on the path.

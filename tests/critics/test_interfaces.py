@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ import surefoot
 from helpers.policies import write_table_policy
 from surefoot.cli.main import main
 from surefoot.core.result import SolutionScore
+from surefoot.errors import OptionError
 from surefoot.serve import create_app
+from surefoot.serve.critic_service import CriticService
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +83,25 @@ def test_a_reward_from_a_critic(judge: Path) -> None:
     scorer = surefoot.load(judge, critic="yes-no")
     result = surefoot.compute_reward(QUESTION, STEPS, model=scorer, recipe="min")
     assert result.value == pytest.approx(0.55 / 0.9, abs=1e-4)
+
+
+def test_two_critics_with_one_name_are_refused(judge: Path) -> None:
+    twins = [surefoot.load(judge, critic="yes-no", name="same") for _ in range(2)]
+    with pytest.raises(OptionError, match="Two models have the name 'same'"):
+        create_app(twins)
+
+
+def test_a_cancelled_request_stops_the_critic(judge: Path) -> None:
+    service = CriticService(surefoot.load(judge, critic="yes-no"))  # type: ignore[arg-type]
+
+    async def give_up() -> None:
+        items = [(f"{QUESTION} {number}", STEPS) for number in range(500)]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(service.score(items), 0.3)
+        started = time.perf_counter()
+        (result,) = await service.score([(QUESTION, STEPS)])
+        assert result.status == "scored"
+        assert time.perf_counter() - started < 10
+
+    asyncio.run(give_up())
+    service.close()

@@ -40,7 +40,7 @@ def judge(answer: Answer, **options: Any) -> surefoot.SolutionScore:
         ("\\boxed{-1}", [1.0, 1.0]),
         ("Maybe \\boxed{0}. No: \\boxed{ 1 }", [1.0, 0.0]),
         ("<think>\\boxed{0}</think>All good: \\boxed{-1}", [1.0, 1.0]),
-        ("\\boxed{\\text{-1}}", [None, None]),
+        ("\\boxed{\\text{-1}}", [1.0, 1.0]),
     ],
 )
 def test_the_last_index_after_the_thinking_counts(reply: str, scores: list[float | None]) -> None:

@@ -122,7 +122,8 @@ def test_vllm_is_asked_for_the_true_probability_of_each_label(folder: Path) -> N
     def answer(asked: Asked) -> Answer:
         assert asked.body["apply_softmax"] is False
         name = next(word for word, id in ids.items() if id == asked.body["label_token_ids"][0])
-        return Answer({"data": [{"index": 0, "object": "score", "score": PROBABILITIES[name]}]})
+        usage = {"prompt_tokens": len(asked.body["query"]) + 1, "completion_tokens": 1}
+        return Answer({"data": [{"index": 0, "object": "score", "score": PROBABILITIES[name]}], "usage": usage})
 
     found, asked = ask_server(server_of("vllm", answer, "/generative_scoring"), folder)
     expect(found.label_logprobs)
@@ -180,3 +181,18 @@ def test_openai_reports_no_labels(folder: Path) -> None:
     found, _ = ask_server(server_of("system", Answer({}), "/never"), folder)
     assert found.end == "error"
     assert "does not report the probabilities" in str(found.reason)
+
+
+def test_a_server_that_drops_the_end_of_a_prompt_gives_no_probability(folder: Path) -> None:
+    cut = Answer({"data": [{"index": 0, "score": 0.9}], "usage": {"prompt_tokens": 3}})
+    found, _ = ask_server(server_of("vllm", cut, "/generative_scoring"), folder)
+    assert found.end == "error"
+    assert "did not read all" in str(found.reason)
+
+
+def test_a_prompt_that_fills_the_context_is_not_sent(folder: Path) -> None:
+    with scripted(server_of("vllm", Answer({}), "/never")) as server:
+        generator = load_generator(server.url, system="", tokenizer=folder, patience=0)
+        (found,) = read(generator, GenerationRequest("Is it? " * 300, "Add?", labels=LABELS))
+        assert "takes 500" in str(found.reason)
+        assert not server.to("/generative_scoring")

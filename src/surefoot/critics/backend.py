@@ -92,7 +92,7 @@ class CriticBackend:
         if answer.end == "error":
             return failed("generator_error", answer.reason or NO_VERDICT)
         right, wrong = map(re.escape, labels.without_space())
-        found = re.match(rf"\W{{0,4}}({right}|{wrong})(?!\w)", answer.text)
+        found = re.match(rf"\W{{0,4}}?({right}|{wrong})(?!\w)", answer.text)
         if found is None:
             return failed("no_verdict", NO_VERDICT)
         return Vote(1.0 if found.group(1) == labels.without_space()[0] else 0.0)

@@ -18,6 +18,7 @@ from surefoot.critics.backend import CriticBackend
 from surefoot.critics.verdict import Judgement, Vote, failed
 from surefoot.errors import OptionError
 
+NUMBERED = re.compile(r"(?<=\n)[ \t]*Step \d+:")
 NO_HISTORY = "An earlier step has no complete analysis, which this critic reads before it judges the next step."
 
 
@@ -80,6 +81,8 @@ class Critic:
     """Whether the option `system` can replace the system message."""
     structure: ClassVar[tuple[str, ...]] = ()
     """Plain text that is structure in the prompt. A question or a step that contains it is not judged."""
+    numbers_steps: ClassVar[bool] = False
+    """Whether the prompt writes `Step 1:` before every step. A step with such a line inside is not judged."""
     recommended: ClassVar[str | None] = None
     """The aggregation that the makers use."""
 
@@ -114,7 +117,15 @@ class Critic:
     def forged(self, task: Task) -> str | None:
         """The structure of the prompt that a question or a step contains, if any."""
         texts = (task.question, *task.steps)
-        return next((mark for mark in self.structure if any(mark in text for text in texts)), None)
+        if self.numbers_steps:
+            for text in task.steps:
+                if found := NUMBERED.search(text.strip()):
+                    return found.group().strip()
+        return next((mark for mark in self.marks() if any(mark in text for text in texts)), None)
+
+    def marks(self) -> tuple[str, ...]:
+        """The plain text that is structure in the prompt."""
+        return self.structure
 
     def published_template(self) -> str | None:
         """How the makers' chat template renders one user message `{user}`, with the generation prompt.

@@ -28,6 +28,8 @@ class ChainCritic(StepCritic):
     """What is appended to an analysis that ends without the question."""
     keeps_closing: ClassVar[bool] = True
     """Whether the model's own question is kept. Otherwise the forced one takes its place."""
+    ends_with_thinking: ClassVar[bool] = False
+    """Whether the chain is taken to end with the thinking, as ThinkPRM's makers do."""
     labels: ClassVar[Labels]
 
     @abstractmethod
@@ -39,11 +41,11 @@ class ChainCritic(StepCritic):
     ) -> tuple[Vote, str | None]:
         """Let the model verify the steps so far, and read its answer to the closing question."""
         prompt = self.prompt(task, step)
-        stops = (self.closing, END_OF_THINKING)
+        stops = (self.closing, END_OF_THINKING) if self.ends_with_thinking else (self.closing,)
         chain = await backend.write(prompt, max_tokens=self.max_tokens, sampling=self.sampling, seed=seed, stops=stops)
         if problem := incomplete(chain, self.max_tokens):
             return problem, None
-        analysis = chain.text.removesuffix(END_OF_THINKING)
+        analysis = chain.text.removesuffix(END_OF_THINKING) if self.ends_with_thinking else chain.text
         asked = analysis.endswith(self.closing)
         if asked and not self.keeps_closing:
             analysis, asked = analysis.removesuffix(self.closing), False

@@ -1,17 +1,18 @@
-"""Run code that a critic wrote, in a process without network and with limits on time, memory and output.
+"""Run code that a critic wrote, in a sandbox: without network, with limits on time, memory and output.
 
-Invariant: code runs only where the network can be taken away from it: on Linux, with user namespaces. Elsewhere
-`require_isolation` raises. The process starts in an empty folder. It can read files that its user can read, but what it
-prints only reaches the critic's prompt.
+Invariant: code runs only inside bubblewrap. It sees the Python installation and the system's libraries, read-only, and
+an empty folder in memory; no other files, processes, sockets or environment variables. Where bubblewrap is missing or
+not allowed, `require_sandbox` raises.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
+import shutil
+import subprocess
 import sys
-import tempfile
+import threading
 from collections.abc import Sequence
 from functools import cache
 
@@ -23,24 +24,23 @@ WALL_SECONDS = 20
 MEMORY = 1 << 30
 MAX_OUTPUT = 10_000
 """The most characters of output that the critic sees."""
+MAX_REPLY = 1 << 17
+"""The most bytes that are read from the sandbox."""
 TIMED_OUT = "Code execute time out: Code execution timed out"
 UNAVAILABLE = (
-    "code='run' needs Linux with user namespaces, to run a critic's code without network, and this system does not "
-    "allow that ({why}). Use code='off' or code='written'."
+    "code='run' needs bubblewrap (Linux; Debian: apt install bubblewrap) to run a critic's code without network and "
+    "files, and it cannot be used here: {why}. Use code='off' or code='written'."
 )
+SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache")
 RUNNER = """
-import ctypes, contextlib, io, json, os, resource, sys
-CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000
-if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUSER | CLONE_NEWNET):
-    print(json.dumps({"isolated": False, "why": os.strerror(ctypes.get_errno())}))
-    raise SystemExit
+import contextlib, io, json, os, resource, sys
 job = json.load(sys.stdin)
 limits = ((resource.RLIMIT_CPU, job["seconds"]), (resource.RLIMIT_AS, job["memory"]), (resource.RLIMIT_CORE, 0),
           (resource.RLIMIT_FSIZE, 1 << 20), (resource.RLIMIT_NOFILE, 32), (resource.RLIMIT_NPROC, 0))
 for what, limit in limits:
     resource.setrlimit(what, (limit, limit))
 names, output = {"__name__": "__main__"}, ""
-for number, code in enumerate(job["blocks"]):
+for code in job["blocks"]:
     written = io.StringIO()
     try:
         with contextlib.redirect_stdout(written):
@@ -48,7 +48,7 @@ for number, code in enumerate(job["blocks"]):
         output = written.getvalue().strip()
     except BaseException as error:
         output = f"Code execute Error: {type(error).__name__}: {error}"
-sys.__stdout__.write(json.dumps({"isolated": True, "output": output[:job["most"]]}))
+sys.__stdout__.write(json.dumps({"output": output[:job["most"]]}))
 sys.__stdout__.flush()
 os._exit(0)
 """
@@ -62,63 +62,58 @@ class CodeSession:
     """
 
     def __init__(self, earlier: Sequence[str] = ()) -> None:
-        require_isolation()
+        require_sandbox()
         self._blocks = list(earlier)
 
     async def run(self, code: str) -> str:
         """Run a block after all earlier ones. Return what it prints, or the error, as GenPRM's code words it."""
         self._blocks.append(code)
-        reply = await _run(self._blocks)
-        return TIMED_OUT if reply is None else str(reply.get("output", ""))
+        reply = await asyncio.to_thread(_run, list(self._blocks))
+        return TIMED_OUT if reply is None else reply[:MAX_OUTPUT]
 
 
 @cache
-def require_isolation() -> None:
-    """Raise `OptionError` unless code can be run without network."""
-    if not sys.platform.startswith("linux"):
-        raise OptionError(UNAVAILABLE.format(why=f"it is {sys.platform}"))
-    reply = asyncio.run(_run([])) if not _in_event_loop() else _in_thread()
-    if reply is None or not reply.get("isolated"):
-        raise OptionError(UNAVAILABLE.format(why="no answer" if reply is None else reply.get("why")))
-
-
-async def _run(blocks: Sequence[str]) -> dict[str, object] | None:
-    """Run blocks in a new process. None if it was stopped, or failed without an answer."""
-    job = {"blocks": list(blocks), "seconds": SECONDS * max(1, len(blocks)), "memory": MEMORY, "most": MAX_OUTPUT}
-    with tempfile.TemporaryDirectory(prefix="surefoot-code-") as folder:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            "-c",
-            RUNNER,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            cwd=folder,
-            env={"PATH": os.defpath, "HOME": folder},
-        )
-        try:
-            written, _ = await asyncio.wait_for(process.communicate(json.dumps(job).encode()), WALL_SECONDS)
-            reply = json.loads(written)
-            return reply if isinstance(reply, dict) else None
-        except (asyncio.TimeoutError, ValueError):
-            return None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-
-
-def _in_event_loop() -> bool:
+def require_sandbox() -> None:
+    """Raise `OptionError` unless code can be run in a sandbox."""
+    if shutil.which("bwrap") is None:
+        raise OptionError(UNAVAILABLE.format(why="the program bwrap is not installed"))
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+        tried = subprocess.run([*_command(), "-c", "print(7)"], capture_output=True, timeout=WALL_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OptionError(UNAVAILABLE.format(why=error)) from error
+    if tried.stdout.strip() != b"7":
+        why = tried.stderr.decode(errors="replace").strip()[-200:] or f"exit code {tried.returncode}"
+        raise OptionError(UNAVAILABLE.format(why=why))
 
 
-def _in_thread() -> dict[str, object] | None:
-    from concurrent.futures import ThreadPoolExecutor
+def _command() -> list[str]:
+    """The Python interpreter in a sandbox. It ends with this process, and with it all processes that it started."""
+    shown = dict.fromkeys((*SYSTEM_FOLDERS, sys.base_prefix, sys.prefix))
+    binds = [part for folder in shown for part in ("--ro-bind-try", folder, folder)]
+    isolation = ["--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    return ["bwrap", *isolation, *binds, "--tmpfs", "/tmp", "--chdir", "/tmp", sys.executable, "-I"]
 
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: asyncio.run(_run([]))).result()
+
+def _run(blocks: Sequence[str]) -> str | None:
+    """Run blocks in a new sandbox. None if it was stopped, or failed without an answer."""
+    job = {"blocks": list(blocks), "seconds": SECONDS * len(blocks), "memory": MEMORY, "most": MAX_OUTPUT}
+    process = subprocess.Popen(
+        [*_command(), "-c", RUNNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    watch = threading.Timer(WALL_SECONDS, process.kill)
+    watch.start()
+    try:
+        process.stdin.write(json.dumps(job).encode())
+        process.stdin.close()
+        # More than that is not an answer. Killing the sandbox ends all processes in it.
+        reply = json.loads(process.stdout.read(MAX_REPLY))
+        return str(reply["output"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    finally:
+        watch.cancel()
+        process.kill()
+        process.stdout.close()
+        process.wait()

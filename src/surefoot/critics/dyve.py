@@ -17,7 +17,7 @@ from surefoot.critics.prompt import Token, TokenPrompt
 from surefoot.critics.r1 import ASSISTANT, BOS, END, USER
 from surefoot.critics.verdict import Vote, failed
 
-VERDICT = re.compile(r"( ?)([+-])[\s.'\"`*}$]*\Z")
+VERDICT = re.compile(r"( ?)(?<![+\-\w])([+-])[\s.'\"`*}$]*\Z")
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import ClassVar, Literal
 
 from surefoot.critics.backend import NO_VERDICT, CriticBackend, Labels, incomplete
 from surefoot.critics.base import StepCritic, Task
-from surefoot.critics.code_execution import CodeSession
-from surefoot.critics.prompt import Token, TokenPrompt
+from surefoot.critics.code_execution import CodeSession, require_sandbox
+from surefoot.critics.prompt import Piece, TokenPrompt, Written
 from surefoot.critics.r1 import ASSISTANT, BOS, END, USER
 from surefoot.critics.verdict import Vote, failed
 from surefoot.errors import OptionError
@@ -70,13 +70,15 @@ class GenPRM(StepCritic):
             raise OptionError(f"first_turn={self.first_turn!r}: pass 'evaluation' or 'training'.")
         if self.code not in ("off", "written", "run"):
             raise OptionError(f"code={self.code!r}: pass 'off', 'written' or 'run'.")
+        if self.code == "run":
+            require_sandbox()
 
     def prompt(self, task: Task, step: int, history: tuple[str, ...]) -> TokenPrompt:
         """The dialogue up to a step, without the beginning of the model's reply."""
         system = DIRECT_SYSTEM if not self.analyze and self.code == "off" else SYSTEM
         return TokenPrompt((BOS, system if task.system is None else task.system, *self._turns(task, step, history)))
 
-    def _turns(self, task: Task, step: int, history: tuple[str, ...]) -> Iterator[str | Token]:
+    def _turns(self, task: Task, step: int, history: tuple[str, ...]) -> Iterator[Piece]:
         for number in range(step + 1):
             yield USER
             if number == 0 and self.first_turn == "training":
@@ -85,7 +87,7 @@ class GenPRM(StepCritic):
                 yield f"{task.question}\n{task.steps[0]}" if number == 0 else task.steps[number]
             if number < step:
                 yield ASSISTANT
-                yield history[number]
+                yield Written(history[number])
                 yield END
 
     async def vote(
@@ -117,7 +119,7 @@ class GenPRM(StepCritic):
             if written.end == "error":
                 return failed("generator_error", written.reason or NO_VERDICT), None
             reply += written.text
-        found = list(VERDICT.finditer(reply))
+        found = list(VERDICT.finditer(reply, max(0, reply.rfind("<output>"))))
         if not found:
             return failed("no_verdict", NO_VERDICT), None
         return await backend.read(prompt.plus(reply[: found[-1].end()]), self.labels, self.min_mass), reply
@@ -145,7 +147,9 @@ class GenPRM(StepCritic):
                 blocks = CODE_BLOCK.findall(reply)
                 output = await session.run(blocks[-1]) if blocks else "Code format error: No code found."
                 reply += CODE_OUTPUT.format(output=output)
-        return reply if reply.endswith(JUDGED) else analysis + OUTPUT
+        if reply.endswith(JUDGED):
+            return reply
+        return analysis + OUTPUT if self.analyze else f"{reply}</verify>\n{OUTPUT}"
 
 
 def _blocks(history: tuple[str, ...]) -> list[str]:

@@ -28,6 +28,7 @@ class GPRM(ChainCritic):
     model_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"dongboklee/gPRM-qwen": {"template": "qwen3"}}
     takes_system: ClassVar[bool] = False
     structure: ClassVar[tuple[str, ...]] = ("[Solution]", "Is the solution correct?")
+    numbers_steps: ClassVar[bool] = True
     closing: ClassVar[str] = "Is the solution correct?"
     forced: ClassVar[str] = "\nIs the solution correct?"
     labels: ClassVar[Labels] = Labels(" Yes", " No")
@@ -66,6 +67,7 @@ class GORM(GPRM):
     models: ClassVar[tuple[str, ...]] = tuple(f"dongboklee/gORM-{size}" for size in SIZES)
     model_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"dongboklee/gORM-qwen": {"template": "qwen3"}}
     structure: ClassVar[tuple[str, ...]] = ("[Solution]", "Is the answer correct (Yes/No)?")
+    numbers_steps: ClassVar[bool] = False
     closing: ClassVar[str] = "Verification: Is the answer correct (Yes/No)?"
     forced: ClassVar[str] = "\nVerification: Is the answer correct (Yes/No)?"
     recommended: ClassVar[str | None] = "final"

@@ -17,7 +17,7 @@ from surefoot.critics.prompt import ChatMessage
 from surefoot.critics.verdict import Judgement, Vote, failed, from_first_errors
 from surefoot.text.thinking import after_thinking
 
-BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
+BOXED = re.compile(r"\\boxed\{([^}]*)\}")
 INDEX = re.compile(r"\s*(?:\\text\{)?\s*(-?\d{1,5})\s*\Z")
 NOT_A_STEP = "The critic named paragraph {index}, and the solution has {steps} steps, numbered from 0."
 

@@ -53,6 +53,7 @@ class RPRM(ChainCritic):
     description: ClassVar[str] = "R-PRM: analyses one step under five headings, second pass for Yes or No"
     models: ClassVar[tuple[str, ...]] = ("kevinpro/R-PRM-7B-DPO", "kevinpro/R-PRM-7B-SFT")
     structure: ClassVar[tuple[str, ...]] = ("Previous Steps:", "Now Step:", "Is the step correct (Yes/No)?")
+    numbers_steps: ClassVar[bool] = True
     closing: ClassVar[str] = "Is the step correct (Yes/No)?"
     forced: ClassVar[str] = "\nBased on your analysis. Is the answer correct (Yes/No)?"
     labels: ClassVar[Labels] = Labels(" Yes", " No")

@@ -29,6 +29,7 @@ class ThinkPRM(ChainCritic):
     # The makers append a trailing space and compare `yes` and `no`. Together these are the tokens ` yes` and ` no`.
     forced: ClassVar[str] = "\nIs the solution correct?"
     keeps_closing: ClassVar[bool] = False
+    ends_with_thinking: ClassVar[bool] = True
     labels: ClassVar[Labels] = Labels(" yes", " no")
 
     max_tokens: int = 8172

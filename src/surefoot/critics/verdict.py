@@ -14,7 +14,7 @@ from surefoot.core.members import MemberScore
 from surefoot.core.result import StepStatus
 
 AFTER_ERROR = "The critic found an error in an earlier step, so it says nothing about this one."
-SPLIT_VOTE = "More than half of the votes have no readable verdict. The first reason: {reason}"
+SPLIT_VOTE = "Too many votes have no readable verdict. The first reason: {reason}"
 
 
 @dataclass(frozen=True)

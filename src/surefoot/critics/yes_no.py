@@ -36,7 +36,6 @@ class YesNoCritic(StepCritic):
 
     name: ClassVar[str] = "yes-no"
     description: ClassVar[str] = "any chat model with your own template: is this step correct, Yes or No?"
-    structure: ClassVar[tuple[str, ...]] = ("[Problem]", "[Previous steps]", "[Next step]", "Verdict:")
     takes_system: ClassVar[bool] = False
 
     template: str = TEMPLATE
@@ -56,7 +55,8 @@ class YesNoCritic(StepCritic):
         for name in FIELDS:
             if self.template.count(name) > 1 or (name == "{step}" and name not in self.template):
                 raise OptionError(f"template: it needs {{step}}, and each of {', '.join(FIELDS)} at most once.")
-        if not self.closing.strip() or not self.right.strip() or self.right == self.wrong:
+        right, wrong = self.labels.without_space()
+        if not self.closing.strip() or not right or not wrong or right == wrong:
             raise OptionError("closing, right and wrong: pass texts that are not blank, and two different verdicts.")
 
     @property
@@ -86,16 +86,28 @@ class YesNoCritic(StepCritic):
             return problem, None
         if not backend.reads_labels:
             return self.from_text(written.text), written.text
-        at = written.text.rfind(self.closing)
-        in_answer = at >= len(written.text) - len(after_thinking(written.text))
-        text = written.text[:at] if at >= 0 and in_answer else written.text.rstrip() + "\n\n"
+        found = self.last_verdict(written.text)
+        text = written.text.rstrip() + "\n\n" if found is None else written.text[: found.start("verdict")]
         return await backend.read(prompt.plus(text + self.closing), self.labels, self.min_mass), written.text
 
     def from_text(self, text: str) -> Vote:
-        """The last verdict in the text, for servers that report no probabilities. It counts as certain."""
-        right, wrong = self.labels.without_space()
-        pattern = rf"{re.escape(self.closing)}[\s*\"'`]*({re.escape(right)}|{re.escape(wrong)})(?!\w)"
-        found = re.findall(pattern, after_thinking(text))
-        if not found:
+        """The verdict in the last line, for servers that report no probabilities. It counts as certain."""
+        found = self.last_verdict(text)
+        if found is None:
             return failed("no_verdict", NO_VERDICT)
-        return Vote(1.0 if found[-1] == right else 0.0)
+        return Vote(1.0 if found["label"] == self.labels.without_space()[0] else 0.0)
+
+    def last_verdict(self, text: str) -> re.Match[str] | None:
+        """The verdict, if the last line after the thinking is one and nothing else."""
+        right, wrong = map(re.escape, self.labels.without_space())
+        answer = len(text) - len(after_thinking(text))
+        marks = r"[\s*_\"'`.!]*"
+        pattern = rf"^[ \t*_]*(?P<verdict>{re.escape(self.closing)}){marks}(?P<label>{right}|{wrong}){marks}\Z"
+        found = [*re.finditer(pattern, text, re.MULTILINE)]
+        return found[-1] if found and found[-1].start() >= answer else None
+
+    def marks(self) -> tuple[str, ...]:
+        """The template's own lines and the closing words."""
+        fixed = re.split("|".join(map(re.escape, FIELDS)), self.template)
+        lines = (line.strip() for part in fixed for line in part.splitlines())
+        return (*(line for line in lines if len(line) > 2), self.closing)

@@ -206,7 +206,12 @@ def trajectory_baselines(labels: Sequence[Sequence[int | None]]) -> tuple[Baseli
     firsts = [next((at for at, label in enumerate(each) if label == -1), -1) for each in labels]
 
     def first(at: int) -> float | None:
-        return _mean([(at if at < len(each) else -1) == label for each, label in zip(labels, firsts, strict=True)])
+        """The share of trajectories whose first error is the first labelled step from index `at` on; -1 is none."""
+        named = [
+            next((step for step in range(at, len(each)) if each[step] is not None), -1) if at >= 0 else -1
+            for each in labels
+        ]
+        return _mean([guess == label for guess, label in zip(named, firsts, strict=True)])
 
     best = max(range(-1, longest), key=lambda at: _or_zero(first(at)))
     place = "no trajectory has an error" if best == -1 else f"the first error is step {best + 1} of every trajectory"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from surefoot.core.protocols import StepScorer
 
 PRECOMPUTED = "precomputed scores"
+SILENT = ("after_error", "not_judged")
+"""Statuses of steps about which a critic says nothing by design."""
 
 ThresholdSource = Literal["default", "given", "tuned"]
 """Where a threshold comes from: the scale's natural one, the caller, or the split with the highest F1."""
@@ -46,6 +48,8 @@ class Scored:
     reason: str | None = None
     recommended: str | None = None
     """The aggregation by which the makers of the model rank solutions, if that is known."""
+    silent: bool = False
+    """Whether the scorer leaves out steps by design, as a critic does that stops at the first error."""
 
 
 def name_of(scorer: StepScorer | None, name: str | None) -> str:
@@ -105,7 +109,8 @@ def score_rows(
             scores = [None] * len(solution)
             for step in result.steps:
                 scores[step.index] = step.score
-        found.append(Scored(tuple(scores), result.reason, result.recommended))
+        silent = any(step.status in SILENT for step in result.steps)
+        found.append(Scored(tuple(scores), result.reason, result.recommended, silent))
     return found
 
 

@@ -20,6 +20,7 @@ TOP_LOGPROBS = 20
 TOP_PROBS = 1000
 """How many tokens llama.cpp lists."""
 MISSING = "A label is not among the {count} most probable tokens, which are all that this server reports."
+CUT = "The server did not read all {tokens} tokens of the prompt. It is longer than the server's context."
 UNSUPPORTED = "This server does not report the probabilities of given tokens."
 
 
@@ -36,15 +37,18 @@ def label_ids(labels: Sequence[str], encoded: Sequence[Sequence[int]]) -> tuple[
 
 async def read_logprobs(
     connection: Connection, served: ServedModel, prompt: Sequence[int], labels: Sequence[int]
-) -> tuple[float, ...]:
-    """Ask a server for the log-probabilities of tokens after a prompt. Raise a `ServiceError` if that fails."""
+) -> tuple[tuple[float, ...], int]:
+    """Ask a server for the log-probabilities of tokens after a prompt. Return them and the number of requests.
+
+    Raise a `ServiceError` if that fails.
+    """
     try:
         if served.dialect == "vllm":
             return await _vllm(connection, served, prompt, labels)
         if served.dialect == "sglang":
-            return await _sglang(connection, prompt, labels)
+            return await _sglang(connection, prompt, labels), 1
         if served.dialect == "llamacpp":
-            return await _llamacpp(connection, served, prompt, labels)
+            return await _llamacpp(connection, served, prompt, labels), 1
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ServiceError(f"The server sent probabilities that cannot be read ({type(error).__name__}).") from error
     raise ServiceError(UNSUPPORTED)
@@ -52,7 +56,7 @@ async def read_logprobs(
 
 async def _vllm(
     connection: Connection, served: ServedModel, prompt: Sequence[int], labels: Sequence[int]
-) -> tuple[float, ...]:
+) -> tuple[tuple[float, ...], int]:
     """vLLM reports the probability of one label per request. Older servers list the most probable tokens only."""
     found = []
     for first in labels:
@@ -69,10 +73,12 @@ async def _vllm(
         except RejectedError as error:
             if error.status not in (404, 405, 501):
                 raise
-            return await _completion(connection, served, prompt, labels)
+            return await _completion(connection, served, prompt, labels), 1
         (item,) = reply["data"]
+        if reply["usage"]["prompt_tokens"] != len(prompt):
+            raise ServiceError(CUT.format(tokens=len(prompt)))
         found.append(_log(_number(item["score"])))
-    return tuple(found)
+    return tuple(found), len(found)
 
 
 async def _completion(

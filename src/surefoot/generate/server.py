@@ -173,8 +173,14 @@ class ServerGenerator:
             raise OptionError(UNSUPPORTED)
         ids = await self._ids(route.tokens, request)
         encoded = [await route.tokens.prefix_ids(label) for label in request.labels]
-        logprobs = await read_logprobs(self._connection, route.served, ids, label_ids(request.labels, encoded))
-        return Generation((Continuation("", "answer", 0, request.seed, label_logprobs=logprobs),), len(ids))
+        if route.served.context is not None and len(ids) >= route.served.context:
+            raise InputError(
+                f"The prompt has {len(ids)} tokens, and {route.served.name} takes {route.served.context} with the next."
+            )
+        chosen = label_ids(request.labels, encoded)
+        logprobs, calls = await read_logprobs(self._connection, route.served, ids, chosen)
+        read = Continuation("", "answer", 0, request.seed, label_logprobs=logprobs)
+        return Generation((read,), len(ids) * calls, calls)
 
     async def _ids(self, tokens: TokenSource, request: GenerationRequest) -> list[int]:
         """The prompt with the prefix."""

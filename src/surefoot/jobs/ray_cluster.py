@@ -36,7 +36,7 @@ MAX_PAUSE = 60.0
 KILL_SECONDS = 10.0
 DEFAULT_WAIT = 600.0
 WAIT_VARIABLE = "SUREFOOT_RAY_WAIT"
-PATH_OPTIONS = ("base", "cache", "calibration")
+PATH_OPTIONS = ("base", "cache", "calibration", "generator", "tokenizer")
 """Options of `surefoot.load` that may be paths."""
 
 Stage = Literal["placing", "loading", "scoring"]
@@ -105,7 +105,7 @@ def run_on_ray(
     patience = _wait_seconds() if wait is None else wait
     with connected(address) as own:
         nodes = live_nodes()
-        here = computes_here(model)
+        here = computes_here(model) and "generator" not in load
         demand = Demand(1 if gpus or not here else cpus_per_worker(nodes, min(workers, len(units))), gpus)
         options = dict(load)
         if not gpus and here and "device" not in options:

@@ -15,6 +15,7 @@ from surefoot.critics.registry import critic_of, find_critic
 from surefoot.errors import OptionError
 from surefoot.generate.chat_prompt import PLACE, ChatPrompt
 from surefoot.generate.loading import load_generator
+from surefoot.generate.local import LocalGenerator
 from surefoot.generate.prompt_encoder import PromptEncoder, find_tokenizer_folder
 from surefoot.scoring.critic_scorer import CriticScorer
 from surefoot.scoring.load_options import LoadOptions
@@ -23,8 +24,10 @@ from surefoot.scoring.score_cache import as_score_cache
 
 logger = logging.getLogger("surefoot")
 
-USED = ("quantize", "calibration", "cache", "name")
+USED = ("quantize", "dtype", "device", "revision", "calibration", "cache", "name")
 """The options of `load` that a critic understands."""
+LOCAL = ("quantize", "dtype", "device", "revision")
+"""Those of a model in this process."""
 OTHER_PROMPT = (
     "This generator puts its own instructions around every question, and a critic needs its prompt exactly. Load it "
     'with system="" and without `prompt`, or pass its address or folder instead of the object.'
@@ -56,7 +59,8 @@ def load_critic(
         generator, model = model, ""
     source = _tokenizer_source(model, tokenizer, generator)
     made = _load_generator(chosen, model if generator is None else generator, source, server, options)
-    run_async(_check(made))
+    owned = made is not generator
+    run_async(_check(made, owned))
     found = getattr(made, "tokenizer", None)
     if chosen.takes_tokens and found is None:
         raise OptionError(
@@ -71,6 +75,7 @@ def load_critic(
         warnings=_template_warnings(chosen, source or model),
         calibration=as_calibration(options.calibration),
         cache=as_score_cache(options.cache),
+        owns_generator=owned,
     )
     if scorer._calibration is not None:
         scorer._calibration.check(scorer.name, scorer.fingerprint)
@@ -91,20 +96,27 @@ def _load_generator(
 ) -> Generator:
     names = {"served_name": "model"}
     given = {names.get(name, name): value for name, value in server.items()}
-    if options.quantize is not None:
-        given["quantize"] = options.quantize
-    made = load_generator(what, system=critic.system or "", tokenizer=tokenizer, **given)
+    local = {name: getattr(options, name) for name in options.changed() if name in LOCAL}
+    if isinstance(what, str | Path) and not is_service(what) and not str(what).endswith((".jsonl", ".jsonl.gz")):
+        if given:
+            raise OptionError(f"{', '.join(server)}: for servers only, and the critic {what} runs in this process.")
+        made: Generator = LocalGenerator(what, system=critic.system or "", tokenizer=tokenizer, **local)
+    elif local:
+        raise OptionError(f"{', '.join(local)}: for a critic in this process, not for one on a server.")
+    else:
+        made = load_generator(what, system=critic.system or "", tokenizer=tokenizer, **given)
     prompt = getattr(made, "prompt", None)
     if isinstance(prompt, ChatPrompt) and (prompt.system or "", prompt.template) != (critic.system or "", PLACE):
         raise OptionError(OTHER_PROMPT)
     return made
 
 
-async def _check(generator: Generator) -> None:
+async def _check(generator: Generator, owned: bool) -> None:
     try:
         await generator.check()
     finally:
-        await generator.close()
+        if owned:
+            await generator.close()
 
 
 def _template_warnings(critic: Critic, source: str | Path) -> tuple[str, ...]:

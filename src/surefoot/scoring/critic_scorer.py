@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -82,6 +82,7 @@ class CriticScorer:
         calibration: Calibration | None = None,
         cache: ScoreCache | None = None,
         concurrency: int = CONCURRENCY,
+        owns_generator: bool = True,
     ) -> None:
         self.critic = critic
         self.generator = generator
@@ -89,6 +90,7 @@ class CriticScorer:
         self.cache = cache
         self.load_call: LoadCall | None = None
         """The call of `surefoot.load` that created this scorer, which is how it is pickled; None if there is none."""
+        self.owns_generator = owns_generator
         self._tokenizer = tokenizer
         self._warnings = tuple(warnings)
         self._calibration = calibration
@@ -150,7 +152,7 @@ class CriticScorer:
         asked = list(items)
         read = self._read(asked, options, keep_going=False)
         with Progress(len(asked), shown=progress) as bar:
-            return run_async(self._judge_all(read, options, Memo(), bar))
+            return self._run(read, options, Memo(), bar)
 
     def score_stream(
         self,
@@ -170,7 +172,7 @@ class CriticScorer:
                 while some := list(islice(waiting, window)):
                     read = self._read(some, options, keep_going=True, first=first)
                     first += len(some)
-                    yield from run_async(self._judge_all(read, options, Memo(), bar))
+                    yield from self._run(read, options, Memo(), bar)
 
         return stream()
 
@@ -179,8 +181,9 @@ class CriticScorer:
         return CriticSession(self, question, options)
 
     def close(self) -> None:
-        """Stops a model in this process and closes connections."""
-        run_async(self.generator.close())
+        """Stops a model in this process and closes connections. A generator that was passed as an object stays open."""
+        if self.owns_generator:
+            run_async(self.generator.close())
 
     def __enter__(self) -> CriticScorer:
         return self
@@ -203,6 +206,22 @@ class CriticScorer:
                 read.append(error)
         return read
 
+    async def score_async(self, items: Sequence[Item], options: ReadOptions = DEFAULT_OPTIONS) -> list[SolutionScore]:
+        """Judges items in a running event loop. A malformed item becomes an unscored result."""
+        return await self._judge_all(self._read(items, options, keep_going=True), options, Memo(), None)
+
+    def _run(
+        self, read: Sequence[tuple[str, Solution] | InputError], options: ReadOptions, memo: Memo, bar: Progress | None
+    ) -> list[SolutionScore]:
+        async def judge() -> list[SolutionScore]:
+            try:
+                return await self._judge_all(read, options, memo, bar)
+            finally:
+                if isinstance(self.generator, ServerGenerator):  # closes the connections of this event loop only
+                    await self.generator.close()
+
+        return run_async(judge())
+
     async def _judge_all(
         self, read: Sequence[tuple[str, Solution] | InputError], options: ReadOptions, memo: Memo, bar: Progress | None
     ) -> list[SolutionScore]:
@@ -220,18 +239,14 @@ class CriticScorer:
                     bar.settle(1, result.tokens + result.generated_tokens)
                 return result
 
-        try:
-            return list(await asyncio.gather(*map(one, read)))
-        finally:
-            if isinstance(self.generator, ServerGenerator):  # closes the connections of this event loop only
-                await self.generator.close()
+        return list(await asyncio.gather(*map(one, read)))
 
     async def _judge(self, task: Task, memo: Memo) -> Judged:
         if mark := self.critic.forged(task):
             return Judged(tuple(Judgement((failed("not_judged", FORGED.format(mark=mark)),)) for _ in task.steps))
         key = self._key(task)
         if self.cache is not None and (record := self.cache.find_record(key)) is not None:
-            return Judged.from_record(record)
+            return replace(Judged.from_record(record), prompt_tokens=0, generated_tokens=0, calls=0)
         backend = CriticBackend(self.generator, self._tokenizer)
         judgements = await self.critic.judge(backend, task, memo)
         judged = Judged(tuple(judgements), backend.prompt_tokens, backend.generated_tokens, backend.calls)
@@ -299,7 +314,7 @@ class CriticSession:
     def score(self, prefixes: Sequence[str | Sequence[str]]) -> list[SolutionScore]:
         """Judges candidates, finished or not, each as text or as a list of steps."""
         read = self._scorer._read(read_candidates(self.question, prefixes), self._options, keep_going=False)
-        results = run_async(self._scorer._judge_all(read, self._options, self._memo, None))
+        results = self._scorer._run(read, self._options, self._memo, None)
         self._computed += sum(result.tokens + result.generated_tokens for result in results)
         return results
 

@@ -26,7 +26,7 @@ def member_options(members: Sequence[object], given: Mapping[str, Any]) -> list[
     """Return the options for each member. A list of calibrations has one for each member that can have one."""
     found: list[dict[str, Any]] = [{} for _ in members]
     for name, value in given.items():
-        takers = [at for at, member in enumerate(members) if name in _options_of(member)]
+        takers = [at for at, member in enumerate(members) if name in _options_of(member, given)]
         if name in CRITIC_OPTIONS and not takers:
             raise OptionError(
                 f"{name}: no member of the ensemble is known as a critic. Load that member with it and pass the scorer."
@@ -53,7 +53,7 @@ def member_options(members: Sequence[object], given: Mapping[str, Any]) -> list[
     return found
 
 
-def _options_of(member: object) -> tuple[str, ...]:
+def _options_of(member: object, given: Mapping[str, Any]) -> tuple[str, ...]:
     if is_service(member):
         return SERVER_OPTIONS
     if is_vllm(member):
@@ -61,5 +61,6 @@ def _options_of(member: object) -> tuple[str, ...]:
     if not isinstance(member, str | Path):
         return ()
     if critic_of(member) is not None:
-        return (*CRITIC_OPTIONS, "quantize", "calibration", "cache", "tokenizer", *SERVER_OPTIONS)
+        where = (*SERVER_OPTIONS, "tokenizer") if "generator" in given else ("quantize", "dtype", "device", "revision")
+        return (*CRITIC_OPTIONS, "calibration", "cache", *where)
     return tuple(field.name for field in fields(LoadOptions))

@@ -26,6 +26,8 @@ from surefoot.serve.settings import Settings
 MIN_CLOSE_SECONDS = 2.0
 """Seconds that the engine always gets to finish its current batch."""
 
+DUPLICATE = "Two models have the name {name!r}. Rename one: --model NAME=MODEL."
+
 
 class UnknownModelError(OptionError):
     """The request names no model, or one that is not served."""
@@ -50,6 +52,8 @@ class ServiceState:
         self.engines: dict[str, ModelService] = {}
         """All models that compute, members of ensembles included. Metrics of engines are by these names."""
         for scorer in scorers:
+            if scorer.name in self.models:
+                raise OptionError(DUPLICATE.format(name=scorer.name))
             self.models[scorer.name] = self._served(scorer)
         if not self.models:
             raise OptionError("There is no model to serve.")
@@ -63,7 +67,7 @@ class ServiceState:
         if not isinstance(scorer, Scorer):
             raise OptionError(f"{scorer.name} is not a model that can be served. Serve a folder, a hub id or vLLM.")
         if scorer.name in self.engines:
-            raise OptionError(f"Two models have the name {scorer.name!r}. Rename one: --model NAME=MODEL.")
+            raise OptionError(DUPLICATE.format(name=scorer.name))
         model = ModelService(scorer, self.settings, partial(self.metrics.observe, scorer.name))
         self.metrics.watch(scorer.name, model.scheduler)
         self.engines[scorer.name] = model

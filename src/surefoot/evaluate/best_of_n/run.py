@@ -91,6 +91,11 @@ def best_of_n(
         [row.scores for row in in_order],
         progress=progress,
     )
+    if any(each.silent for each in found):
+        raise OptionError(
+            "This critic says nothing about some steps by design, so its solutions cannot be ranked fairly. Use one "
+            "that judges every step, such as yes-no."
+        )
     recommended = _recommended(found, probabilities)
     names = _names(aggregation or recommended, probabilities)
     results = iter(found)

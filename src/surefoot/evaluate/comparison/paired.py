@@ -115,7 +115,7 @@ def difference(
         return Difference(metric, group, first, second, None, None, total)
     drawn = draws[1] - draws[0]
     defined = drawn[np.isfinite(drawn)]
-    certain = not len(defined) or bool(np.ptp(defined) == 0.0)
+    equal = not len(defined) or not np.any(defined)
     won, lost = (None, None) if discordant is None else discordant
     return Difference(
         metric,
@@ -123,7 +123,7 @@ def difference(
         first,
         second,
         second - first,
-        None if certain else bootstrap.interval(drawn),
+        None if equal else bootstrap.interval(drawn),
         total,
         won,
         lost,

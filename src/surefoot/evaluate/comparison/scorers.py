@@ -29,7 +29,7 @@ class Cost:
     """What it took to score all solutions."""
 
     tokens: int
-    """Prompt tokens that were read, including those shared between solutions."""
+    """Prompt tokens that were read, including those shared between solutions, and tokens that a critic wrote."""
     seconds: float
     """Wall time of scoring, without loading. Cached scores take next to none."""
     load_seconds: float | None
@@ -100,7 +100,7 @@ class MeteredScorer:
         started = time.perf_counter()
         results = self._scorer.score_many(items, options, progress=progress)
         self.seconds += time.perf_counter() - started
-        self.tokens += sum(result.tokens for result in results)
+        self.tokens += sum(result.tokens + result.generated_tokens for result in results)
         return results
 
     def score_stream(
@@ -119,7 +119,7 @@ class MeteredScorer:
             self.seconds += time.perf_counter() - started
             if result is None:
                 return
-            self.tokens += result.tokens
+            self.tokens += result.tokens + result.generated_tokens
             yield result
 
     def session(self, question: str, options: ReadOptions = DEFAULT_OPTIONS) -> SearchSession:
@@ -148,6 +148,8 @@ def run_scorer(
         cached=0 if cache is None else cache.hits - hits,
     )
     name = scorer.name
+    if not given and callable(close := getattr(scorer, "close", None)):
+        close()  # ends the threads of a critic, which would keep its model in memory
     del scorer, metered
     _release()
     return name, result, cost

@@ -59,6 +59,8 @@ COLUMNS: dict[str, list[Any]] = {
     "warnings": [["A step contains the marker."], [], [], []],
     "unscored_chars": [3, 4, 0, 0],
     "tokens": [21, 8, 0, 3],
+    "generated_tokens": [0, 0, 0, 0],
+    "calls": [0, 0, 0, 0],
     "model": ["prm", "prm", "prm", "other"],
     "scale": ["probability", "probability", "probability", "margin"],
     "calibration": ["temperature-1", None, None, None],
@@ -68,10 +70,10 @@ STEPS = [
     {"text": "Two.", "start": 5, "end": 9, "score": None, "status": "over_length", "kind": "body"},
     {"text": "The answer is 3", "start": 10, "end": 12, "score": 0.125, "status": "scored", "kind": "answer"},
 ]
-STEPS = [step | {"raw": None, "spread": None, "members": []} for step in STEPS]
+STEPS = [step | {"raw": None, "spread": None, "members": [], "label_mass": None} for step in STEPS]
 STEP_TYPE = (
     "struct<{}start: int64, end: int64, score: double, status: string, kind: string, raw: double, spread: double, "
-    "members: list<item: struct<model: string, score: double, reason: string>>>"
+    "members: list<item: struct<model: string, score: double, reason: string>>, label_mass: double>"
 )
 TYPES = {
     **dict.fromkeys(COLUMNS, "string"),
@@ -80,7 +82,7 @@ TYPES = {
     "step_scores": "list<item: double>",
     "warnings": "list<item: string>",
     "unscored_chars": "int64",
-    "tokens": "int64",
+    **dict.fromkeys(("tokens", "generated_tokens", "calls"), "int64"),
 }
 
 
@@ -197,6 +199,7 @@ def test_the_steps_of_one_solution() -> None:
         "raw",
         "spread",
         "members",
+        "label_mass",
     ]
     assert table.to_pylist() == [{"index": index} | step for index, step in enumerate(STEPS)]
     assert SCORED.to_arrow()["index"].to_pylist() == [0, 2]

@@ -4,7 +4,11 @@
 const MOST = 4;
 const LETTERS = "ABCD";
 const AGGREGATIONS = JSON.parse(document.body.dataset.aggregations); // pairs of name and label
-const STATUS = { over_length: "over the length limit", not_finite: "not finite", member_missing: "a member gave no score" };
+const STATUS = {
+  over_length: "over the length limit", not_finite: "not finite", member_missing: "a member gave no score",
+  no_verdict: "no verdict", cut_off: "analysis cut off", low_mass: "no clear verdict", generator_error: "generator failed",
+  after_error: "after an error", not_judged: "not judged",
+};
 const MARKS = { right: "✓", doubt: "~", wrong: "✗", none: "–" };
 // Lower bound, default threshold and upper bound of each scale.
 const SCALES = { probability: [0, 0.5, 1], margin: [-1, 0, 1] };

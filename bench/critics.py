@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--critic-model", required=True, help="folder of a chat model, or the address of a server")
     parser.add_argument("--critic", default="processbench")
     parser.add_argument("--other", default="mini", help="the other member of the ensemble")
+    parser.add_argument("--every", type=int, default=2, help="take every second row: files are sorted by label")
     parser.add_argument("--limit", type=int, default=100)
     parser.add_argument("--votes", type=int, default=1)
     parser.add_argument("--max-tokens", type=int, default=1024)
@@ -49,7 +50,11 @@ def cost(results: list[SolutionScore], seconds: float) -> dict[str, Any]:
 def measure(scorer: Any, rows: list[ProcessBenchRow]) -> dict[str, Any]:
     result = surefoot.evaluate.processbench(scorer, rows, progress=True)
     (split,) = result.splits
+    wrong = sum(row.label >= 0 for row in rows)
+    shares = [split.error.hits / max(1, wrong), split.correct.hits / max(1, len(rows) - wrong)]
     return {
+        "f1 if a solution without a verdict counts as wrong, as in ProcessBench": 2
+        / sum(1 / max(s, 1e-12) for s in shares),
         "f1": split.f1,
         "f1 interval": split.f1_interval,
         "errors found": split.error.to_dict(),
@@ -60,7 +65,7 @@ def measure(scorer: Any, rows: list[ProcessBenchRow]) -> dict[str, Any]:
 
 def main() -> None:
     options = parser().parse_args()
-    rows = list(surefoot.evaluate.read_processbench(options.rows))[: options.limit]
+    rows = list(surefoot.evaluate.read_processbench(options.rows))[:: options.every][: options.limit]
     sampling = {} if options.votes == 1 else {"votes": options.votes, "temperature": 1.0, "top_p": 0.9}
     critic = surefoot.load(
         options.critic_model,

@@ -573,6 +573,9 @@ def test_logs_contain_no_text_of_a_request(http: httpx.Client, caplog: pytest.Lo
         )
         http.post("/v1/score", json={"items": [{"question": "SECRET"}]}, headers={"X-Request-Id": "bad id\tSECRET"})
         http.get("/SECRET")
+        end = time.monotonic() + 10  # a line is written after its reply
+        while sum(record.name == "surefoot.serve" for record in caplog.records) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
     lines = [JsonLines().format(record) for record in caplog.records if record.name == "surefoot.serve"]
     rows = [json.loads(line) for line in lines]
     assert not any("SECRET" in line for line in lines)

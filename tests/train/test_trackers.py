@@ -9,6 +9,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -174,15 +175,21 @@ def test_a_resumed_run_has_the_same_id_and_a_new_run_another(
     run(base, tmp_path / "one", "wandb", steps=3)
     run(base, tmp_path / "one", "wandb")
     run(base, tmp_path / "two", "wandb")
-    ids = {
-        name: [
-            record.run.run_id
-            for file in (tmp_path / name / "wandb").glob("offline-run-*/*.wandb")
-            for record in wandb_records(file)
-            if record.HasField("run")
-        ]
-        for name in ("one", "two")
-    }
+
+    def read() -> dict[str, list[str]]:
+        return {
+            name: [
+                record.run.run_id
+                for file in (tmp_path / name / "wandb").glob("offline-run-*/*.wandb")
+                for record in wandb_records(file)
+                if record.HasField("run")
+            ]
+            for name in ("one", "two")
+        }
+
+    end = time.monotonic() + 60  # a process of wandb writes the files
+    while not all((ids := read()).values()) and time.monotonic() < end:
+        time.sleep(0.2)
     assert len(ids["one"]) >= 2
     assert len(set(ids["one"])) == len(set(ids["two"])) == 1
     assert set(ids["one"]) != set(ids["two"])

@@ -8,7 +8,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,14 +100,13 @@ def _print_critics(json: bool) -> None:
 
     colour = wants_colour(sys.stdout)
     for critic in all_critics().values():
-        options = {each.name: getattr(critic, each.name) for each in fields(critic)}
         if json:
             row = {"critic": critic.name, "description": critic.description, "models": list(critic.models)}
-            print(json_format.dumps(row | {"options": options}, ensure_ascii=False))
+            print(json_format.dumps(row | {"options": critic.options}, ensure_ascii=False))
             continue
         print(paint(critic.name, "1", colour) + f"  {critic.description}")
         print(f"{INDENT}models: {', '.join(critic.models) or 'any chat model'}")
-        listed = ", ".join(f"{name}={_shorten(str(value), 20)!s}" for name, value in options.items())
+        listed = ", ".join(f"{name}={_shorten(str(value), 20)!s}" for name, value in critic.options.items())
         print(textwrap.fill(f"options: {listed}", 100, initial_indent=INDENT, subsequent_indent=INDENT * 2))
         print()
 

@@ -11,7 +11,7 @@ from surefoot.client.transport import TooLargeError
 from surefoot.core.options import ReadOptions
 from surefoot.core.protocols import Item
 from surefoot.core.result import SolutionScore
-from surefoot.data.batching import bounded_batches
+from surefoot.data.batching import bounded_batches, check_window
 from surefoot.data.items import read_item
 from surefoot.errors import InputError, OptionError, ServiceError
 
@@ -28,8 +28,7 @@ def read_items(items: Iterable[Item]) -> list[Row]:
 
 def read_windows(items: Iterable[Item], window: int) -> Iterator[list[Row | InputError]]:
     """Validates `window` items at a time. An error takes the place of a malformed one."""
-    if window < 1:
-        raise OptionError(f"window={window} is empty. Pass a number above 0.")
+    check_window(window)
     waiting = enumerate(items)
     return (
         [_row_or_error(item, number) for number, item in part]

@@ -106,10 +106,17 @@ class CriticBackend:
         stops: tuple[str, ...],
         labels: tuple[str, ...] = (),
     ) -> GenerationRequest:
-        options = {"max_tokens": max_tokens, "sampling": sampling, "seed": seed, "step_end": stops or None}
-        if isinstance(prompt, ChatMessage):
-            return GenerationRequest(prompt.message, prompt.reply, labels=labels, **options)  # type: ignore[arg-type]
-        return GenerationRequest("", prompt_ids=self._encode(prompt), labels=labels, **options)  # type: ignore[arg-type]
+        chat = prompt if isinstance(prompt, ChatMessage) else ChatMessage("")
+        return GenerationRequest(
+            chat.message,
+            chat.reply,
+            step_end=stops or None,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            seed=seed,
+            prompt_ids=self._encode(prompt) if isinstance(prompt, TokenPrompt) else None,
+            labels=labels,
+        )
 
     def _encode(self, prompt: TokenPrompt) -> tuple[int, ...]:
         if self._tokenizer is None:

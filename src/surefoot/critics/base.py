@@ -10,7 +10,7 @@ import asyncio
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from surefoot.core.generation import Sampling, derived_seed
@@ -104,6 +104,11 @@ class Critic:
             raise OptionError(f"min_mass={self.min_mass}: pass a number from 0 to 1.")
         if self.votes > 1 and self.sampling.greedy:
             raise OptionError(f"votes={self.votes} with temperature=0 are all the same. Raise the temperature.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def sampling(self) -> Sampling:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from surefoot.errors import OptionError
+
 T = TypeVar("T")
 
 
@@ -26,3 +28,9 @@ def bounded_batches(
         total += size
     if batch:
         yield batch
+
+
+def check_window(window: int) -> None:
+    """Raise `OptionError` if a stream would take no items at a time."""
+    if window < 1:
+        raise OptionError(f"window={window} is empty. Pass a number above 0.")

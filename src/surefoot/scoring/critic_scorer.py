@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -21,6 +21,7 @@ from surefoot.core.solution import Solution
 from surefoot.critics.backend import CriticBackend
 from surefoot.critics.base import Critic, Memo, Task
 from surefoot.critics.verdict import Judgement, Vote, failed
+from surefoot.data.batching import check_window
 from surefoot.data.items import read_candidates, read_question
 from surefoot.display.progress import Progress
 from surefoot.errors import InputError, OptionError
@@ -115,9 +116,8 @@ class CriticScorer:
     @property
     def fingerprint(self) -> str:
         """A hash of the generator, the critic and its options."""
-        options = {each.name: getattr(self.critic, each.name) for each in fields(self.critic)}
         kind = f"{type(self.critic).__module__}:{type(self.critic).__qualname__}"
-        identity = json.dumps(["critic", self.generator.fingerprint, kind, options], sort_keys=True)
+        identity = json.dumps(["critic", self.generator.fingerprint, kind, self.critic.options], sort_keys=True)
         return sha256(identity.encode()).hexdigest()
 
     @property
@@ -132,7 +132,7 @@ class CriticScorer:
             "model": self.name,
             "critic": self.critic.name,
             "generator": self.generator.name,
-            "options": {each.name: getattr(self.critic, each.name) for each in fields(self.critic)},
+            "options": self.critic.options,
             "scale": self.scale,
             "calibration": self.calibration,
             "fingerprint": self.fingerprint,
@@ -163,8 +163,7 @@ class CriticScorer:
         window: int = 1024,
     ) -> Iterator[SolutionScore]:
         """Judges any number of items, `window` at a time. A malformed item becomes an unscored result."""
-        if window < 1:
-            raise OptionError(f"window={window} is empty. Pass a number above 0.")
+        check_window(window)
 
         def stream() -> Iterator[SolutionScore]:
             waiting, first = iter(items), 0
@@ -244,20 +243,23 @@ class CriticScorer:
     async def _judge(self, task: Task, memo: Memo) -> Judged:
         if mark := self.critic.forged(task):
             return Judged(tuple(Judgement((failed("not_judged", FORGED.format(mark=mark)),)) for _ in task.steps))
+        if self.cache is None:
+            return await self._compute(task, memo)
         key = self._key(task)
-        if self.cache is not None and (record := self.cache.find_record(key)) is not None:
+        if (record := self.cache.find_record(key)) is not None:
             return replace(Judged.from_record(record), prompt_tokens=0, generated_tokens=0, calls=0)
-        backend = CriticBackend(self.generator, self._tokenizer)
-        judgements = await self.critic.judge(backend, task, memo)
-        judged = Judged(tuple(judgements), backend.prompt_tokens, backend.generated_tokens, backend.calls)
-        if self.cache is not None and all(
-            vote.status != "generator_error" for judgement in judgements for vote in judgement.votes
-        ):
+        judged = await self._compute(task, memo)
+        if all(vote.status != "generator_error" for judgement in judged.judgements for vote in judgement.votes):
             self.cache.store_record(key, judged.to_record())
         return judged
 
+    async def _compute(self, task: Task, memo: Memo) -> Judged:
+        backend = CriticBackend(self.generator, self._tokenizer)
+        judgements = await self.critic.judge(backend, task, memo)
+        return Judged(tuple(judgements), backend.prompt_tokens, backend.generated_tokens, backend.calls)
+
     def _key(self, task: Task) -> bytes:
-        content = [RECORD_VERSION, self.fingerprint if self.cache else "", task.system, task.question, *task.steps]
+        content = [RECORD_VERSION, self.fingerprint, task.system, task.question, *task.steps]
         return sha256(json.dumps(content).encode()).digest()
 
     def _result(self, solution: Solution, judged: Judged, seconds: float) -> SolutionScore:

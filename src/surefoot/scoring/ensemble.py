@@ -21,6 +21,7 @@ from surefoot.core.addresses import is_server
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import Item, SearchSession, StepScorer
 from surefoot.core.result import Scale, SolutionScore
+from surefoot.data.batching import check_window
 from surefoot.data.items import read_candidates, read_item, read_question
 from surefoot.display.progress import Progress
 from surefoot.errors import InputError, OptionError
@@ -119,8 +120,7 @@ class Ensemble:
         window: int = 1024,
     ) -> Iterator[SolutionScore]:
         """Scores any number of items, `window` at a time. A malformed item becomes an unscored result."""
-        if window < 1:
-            raise OptionError(f"window={window} is empty. Pass a number above 0.")
+        check_window(window)
 
         def stream() -> Iterator[SolutionScore]:
             waiting = enumerate(items)

@@ -13,6 +13,7 @@ from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.prompt import Prompt
 from surefoot.core.protocols import Item
 from surefoot.core.result import Scale, SolutionScore
+from surefoot.data.batching import check_window
 from surefoot.display.progress import Progress
 from surefoot.engine.kv_cache import TreeCache
 from surefoot.engine.results import PackResults, Packs, collect
@@ -151,8 +152,7 @@ class Scorer:
         A malformed item does not end the stream: its result is unscored and has a reason. Keep the solutions of one
         question next to each other, because tokens are shared within a window.
         """
-        if window < 1:
-            raise OptionError(f"window={window} is empty. Pass a number above 0.")
+        check_window(window)
 
         def stream() -> Iterator[SolutionScore]:
             with Progress(len(items) if isinstance(items, Sized) else None, shown=progress) as bar:

@@ -30,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def page(folder: Path, browser_page: Page) -> Iterator[Page]:  # noqa: F811
     with reviewed(folder) as url:
         yield opened(browser_page, url)
+        browser_page.unroute_all(behavior="ignoreErrors")  # a failed test must not hold the requests of the next
         browser_page.goto("about:blank")
 
 

@@ -139,10 +139,10 @@ def test_phones_and_dark_mode(page: Page, folder: Path) -> None:
         assert page.evaluate(LOW_CONTRAST) == [], theme
         assert page.evaluate(LOW_CONTRAST.replace("main *", ".bar *, .top *")) == [], theme
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.get_by_role("button", name="Colors").click()
+    page.get_by_role("button", name="Theme").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark, "light was chosen"
-    page.get_by_role("button", name="Colors").click()
-    page.get_by_role("button", name="Colors").click()
+    page.get_by_role("button", name="Theme").click()
+    page.get_by_role("button", name="Theme").click()
     for width in (320, 360, 700, 980):
         page.set_viewport_size({"width": width, "height": 740})
         page.reload()

@@ -363,14 +363,14 @@ def test_small_screens_and_dark_colors(page: Page) -> None:
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.emulate_media(color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
-    page.get_by_role("button", name="Colors: same as the system").click()
+    page.get_by_role("button", name="Theme: auto").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
     page.emulate_media(color_scheme="light")
-    page.get_by_role("button", name="Colors: light").click()
+    page.get_by_role("button", name="Theme: light").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
     page.reload()
-    assert page.locator("#theme").inner_text() == "Dark"
-    page.get_by_role("button", name="Colors: dark").click()
+    assert page.locator("#theme").inner_text() == "Theme: dark"
+    page.get_by_role("button", name="Theme: dark").click()
 
 
 def test_controls_have_names_and_text_has_contrast(page: Page) -> None:
@@ -431,7 +431,7 @@ def test_the_page_loads_nothing_from_other_hosts(url: str) -> None:
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
         assert "innerHTML" not in text
         assert not re.search(r"\son\w+=|style=", text) or name == "page.js"
-    for name in ("search_tree.css", "search_tree.js"):
+    for name in ("elements.js", "search_tree.css", "search_tree.js", "theme.js"):
         reply = httpx.get(f"{url}/static/{name}")
         assert reply.headers["content-type"].startswith(("text/css", "text/javascript"))
         assert not re.search(r"https?://|innerHTML|insertAdjacent|\beval\b", reply.text)

@@ -1,4 +1,4 @@
-"""What the pages in a browser share: colours and controls as a style sheet, and the icon."""
+"""What the pages in a browser share: colours and controls as a style sheet, the icon, and scripts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from importlib.resources import files
 def base_style() -> str:
     """Return the style sheet."""
     return _static("base.css")
+
+
+def elements_script() -> str:
+    """Return the script that builds elements. The other scripts need it before them."""
+    return _static("elements.js")
+
+
+def theme_script() -> str:
+    """Return the script of the button that chooses light or dark colours."""
+    return _static("theme.js")
 
 
 def icon() -> str:

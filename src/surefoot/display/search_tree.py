@@ -1,6 +1,7 @@
 """The view of a search tree that reports and the service's page share: one script and one style sheet.
 
-The script defines `renderSearchTree(container, result)`, which needs nothing else and inserts all texts as text.
+The script defines `renderSearchTree(container, result)`, which needs `elements_script` before it and inserts all
+texts as text.
 """
 
 from __future__ import annotations

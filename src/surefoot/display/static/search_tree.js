@@ -1,8 +1,9 @@
 // Shows the tree of a search: renderSearchTree(container, result), where `result` is a SearchResult.to_dict().
 // Texts are inserted as text, never as markup. Children are rendered when their parent is first expanded.
-// renderSearchTree.make(tag, options, ...children) builds an element, for pages that show trees.
+// It needs elements.js.
 const renderSearchTree = (() => {
   "use strict";
+  const { make, number } = pageElements;
   const BUCKETS = 11;
   const SNIPPET = 160;
   const MOST_SIBLINGS = 40;
@@ -25,19 +26,7 @@ const renderSearchTree = (() => {
   const SAID_ELSEWHERE = ["name", "label", "selection", "aggregation"];
   let trees = 0;
 
-  const make = (tag, options = {}, ...children) => {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(options)) {
-      if (name === "class") element.className = value;
-      else if (name === "text") element.textContent = value;
-      else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else element.setAttribute(name, value);
-    }
-    element.append(...children);
-    return element;
-  };
   const whole = (value) => Number(value ?? 0).toLocaleString("en");
-  const number = (value) => value !== 0 && Math.abs(value) < 0.0005 ? value.toExponential(1) : value.toFixed(3);
   const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
   // As display/colour_scale.py does, with its rounding of halves to even.
@@ -367,5 +356,5 @@ const renderSearchTree = (() => {
     for (const id of view.path) view.expand(id);
     if (result.nodes.length > 1) view.select(view.path.at(-1) ?? view.children[0][0].id, false);
   };
-  return Object.assign(render, { make });
+  return render;
 })();

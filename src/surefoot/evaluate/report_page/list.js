@@ -50,7 +50,7 @@ const pagedList = ({ find, draw, controls, delay, arrows }) => {
     if (event.key === "/") { event.preventDefault(); search.focus(); }
     else if (event.key === "n" || (arrows && event.key === "ArrowRight")) turn(1);
     else if (event.key === "p" || (arrows && event.key === "ArrowLeft")) turn(-1);
-    else if (event.key === "t") flipTheme();
+    else if (event.key === "t") nextTheme();
   });
 
   select();

@@ -16,6 +16,7 @@ from typing import Any
 from surefoot._version import __version__
 from surefoot.display.colour_scale import BUCKETS, colour
 from surefoot.display.html import class_names, render, style_sheet
+from surefoot.display.page_files import elements_script, theme_script
 from surefoot.evaluate.report_page.content import Content, definitions
 
 PACKAGE = "surefoot.evaluate.report_page"
@@ -43,7 +44,7 @@ def lay_out(
     template: str, content: Content, *, scripts: Sequence[str], styles: Sequence[str] = (), **context: Any
 ) -> str:
     """Render a template that extends `shell.html.j2`. Its list and its scripts are what makes pages differ."""
-    script = "".join([static("theme.js"), static("scrolling.js"), static("list.js"), *scripts])
+    script = "".join([elements_script(), theme_script(), static("scrolling.js"), static("list.js"), *scripts])
     digest = b64encode(sha256(script.encode()).digest()).decode()
     text = render(
         PACKAGE,

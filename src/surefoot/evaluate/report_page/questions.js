@@ -1,7 +1,7 @@
 // The list of questions. Texts are inserted as text; a tree is parsed and rendered when it is opened.
 (() => {
   const { labels, ends, fates, questions } = JSON.parse(document.getElementById("data").textContent);
-  const { make } = renderSearchTree;
+  const { make } = pageElements;
   const by = (id) => document.getElementById(id);
   const kinds = [...document.querySelectorAll("[data-kind]")];
   const VERDICTS = new Map([[true, "correct"], [false, "incorrect"], [null, "undecided"]]);

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from surefoot.display.page_files import base_style, icon
+from surefoot.display.page_files import base_style, elements_script, icon, theme_script
 from surefoot.errors import InputError, SurefootError
 from surefoot.labelling.review.corrections import Change, ConflictError, Opinion
 from surefoot.labelling.review.session import ReviewSession
@@ -80,6 +80,8 @@ def create_app(session: ReviewSession) -> Starlette:
         "/static/review.css": (static.joinpath("review.css").read_text(encoding="utf-8"), "text/css"),
         "/static/view.js": (static.joinpath("view.js").read_text(encoding="utf-8"), "text/javascript"),
         "/static/review.js": (static.joinpath("review.js").read_text(encoding="utf-8"), "text/javascript"),
+        "/static/elements.js": (elements_script(), "text/javascript"),
+        "/static/theme.js": (theme_script(), "text/javascript"),
         "/static/icon.svg": (icon(), "image/svg+xml"),
     }
     return Starlette(

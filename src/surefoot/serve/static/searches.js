@@ -1,7 +1,7 @@
 // Opens the result of a search, or records of searches, from a file. Nothing leaves the browser.
 (() => {
   "use strict";
-  const find = (id) => document.getElementById(id);
+  const { at: find, make } = pageElements;
   const state = { entries: [], opened: 0 };
 
   const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -42,12 +42,7 @@
     return entries;
   }
 
-  function option(value, text) {
-    const element = document.createElement("option");
-    element.value = value;
-    element.textContent = text;
-    return element;
-  }
+  const option = (value, text) => make("option", { value, text });
 
   function say(id, text) {
     find(id).hidden = !text;

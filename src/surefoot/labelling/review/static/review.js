@@ -1,5 +1,7 @@
 // The review page: one queue of actions, so that keys take effect in the order in which they were pressed.
-import { at, drawFilters, drawList, drawProgress, drawSolution, FILTERS, make, PAGE } from "/static/view.js";
+import { drawFilters, drawList, drawProgress, drawSolution, FILTERS, PAGE } from "/static/view.js";
+
+const { at, make } = pageElements;
 
 const KEYS = {
   ArrowDown: "down", j: "down", ArrowUp: "up", k: "up", r: "right", w: "wrong", u: "unsure", a: "accept",
@@ -11,7 +13,6 @@ const MEANINGS = [
 ];
 const REPEATABLE = ["up", "down"]; // a key that is held down must not judge all steps
 const PAUSE = 150; // milliseconds
-const THEMES = { "": ["Auto", "same as the system"], light: ["Light", "light"], dark: ["Dark", "dark"] };
 
 const state = { entries: [], filter: "all", start: 0, solution: null, selected: 0, saving: new Set(), scores: new Map(), undo: [], model: null };
 
@@ -222,21 +223,6 @@ function press(event) {
   if (!event.repeat || REPEATABLE.includes(name)) perform(name);
 }
 
-function setTheme(theme) {
-  if (theme) document.documentElement.dataset.theme = theme;
-  else delete document.documentElement.dataset.theme;
-  at("theme").textContent = THEMES[theme][0];
-  at("theme").setAttribute("aria-label", `Colors: ${THEMES[theme][1]}`);
-  try { localStorage.setItem("surefoot-theme", theme); } catch { /* may be blocked in private windows */ }
-}
-
-function savedTheme() {
-  try {
-    const theme = localStorage.getItem("surefoot-theme") || "";
-    return theme in THEMES ? theme : "";
-  } catch { return ""; }
-}
-
 async function load() {
   const found = await ask("/api/review");
   state.entries = found.entries;
@@ -259,7 +245,6 @@ async function start() {
   await open((wanted ?? state.entries[0]).position);
 }
 
-setTheme(savedTheme());
 at("browse").open = !matchMedia("(max-width: 980px)").matches;
 at("help-keys").append(...MEANINGS.flatMap(([keys, text]) => [make("dt", {}, ...keys.split(" ").map((key) => make("kbd", { text: key }))), make("dd", { text })]));
 document.addEventListener("keydown", press);
@@ -268,8 +253,4 @@ document.querySelectorAll("[data-do]").forEach((button) => button.addEventListen
 at("keys").addEventListener("click", () => perform("help"));
 at("back").addEventListener("click", () => { state.start -= PAGE; draw(); });
 at("more").addEventListener("click", () => { state.start += PAGE; draw(); });
-at("theme").addEventListener("click", () => {
-  const names = Object.keys(THEMES);
-  setTheme(names[(names.indexOf(savedTheme()) + 1) % names.length]);
-});
 enqueue(start);

@@ -1,6 +1,6 @@
 // Draws the review page. All texts are inserted as text, never as markup.
 
-export const at = (id) => document.getElementById(id);
+const { at, make, number } = pageElements;
 export const PAGE = 100; // entries of the list at a time
 const MARKS = { right: "✓", wrong: "✗", unsure: "?", none: "–" };
 const PROGRESS = { open: ["○", "not reviewed"], started: ["◐", "partly reviewed"], reviewed: ["●", "reviewed"] };
@@ -21,21 +21,8 @@ const FILTER_TITLES = {
   unknown: "The labels do not say where the first error is",
 };
 
-export function make(tag, options = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(options)) {
-    if (name === "class") element.className = value;
-    else if (name === "text") element.textContent = value;
-    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null) element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
-}
-
 const word = (hard) => (hard === null ? "none" : hard ? "right" : "wrong");
 const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
-const number = (score) => (score !== 0 && Math.abs(score) < 0.0005 ? score.toExponential(1) : score.toFixed(3));
 
 export function errorText(first) {
   if (first === null) return "first error unknown";

@@ -1,0 +1,202 @@
+"""Which parts of a text are formulas, and how a browser renders them under the content security policies of our pages."""
+
+from __future__ import annotations
+
+import time
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from helpers.browser import browser_page  # noqa: F401  (a fixture)
+from surefoot.display.mathematics import MAX_CHARS, contains_mathematics, mathematics_script, mathematics_style, segments
+from surefoot.display.page_files import elements_script
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+KATEX_SHA256 = "fa140498b8cfc8302cbe5e7cb1bdbc1f952bc38b3fa258ede09e73edbf9a74bc"
+"""Of dist/katex.min.js in the npm package katex 0.19.1."""
+
+CASES = [
+    # Amounts of money, as in GSM8K.
+    ("$5 and $7", []),
+    ("She pays $5, he pays $7.", []),
+    ("between $5-$10", []),
+    ("It costs $5.", []),
+    ("$2.50 (or in C$)", []),
+    ("12 * 2 = $<<12*2=24>>24, and $24+$6=$<<24+6=30>>30", []),
+    ("4*20 = $<<4*20=80>>80$.", []),
+    ("from $5 to 10$ each", []),
+    ("$5 or 5$", []),
+    ("10$ and 12$", []),
+    ("10$+12$", []),
+    ("$3 \\times $2", []),
+    ("$3\\times$2", []),
+    ("$5/$x", []),
+    ("$5 for each x_i and the rest, or US$", []),
+    ("$100 - $20 = $80 for 2^3 apples", []),
+    ("a $$ restaurant is not a $$$ one", []),
+    ("restaurants with $$ and others with $$ are", []),
+    ("\\$5 and \\$7", []),
+    ("$", []),
+    ("$$", []),
+    ("$$$$", []),
+    ("$ x $", []),
+    ("$x\n\ny$", []),
+    # Formulas.
+    ("$5 and $x^2$", ["x^2"]),
+    ("costs $5, so $x = 5$.", ["x = 5"]),
+    ("$x$", ["x"]),
+    ("The answer is $12$.", ["12"]),
+    ("$50\\%$ of $n$", ["50\\%", "n"]),
+    ("$AB = CD$", ["AB = CD"]),
+    ("$(x, y)$ and $f(x)$", ["(x, y)", "f(x)"]),
+    ("$3xy$", ["3xy"]),
+    ("2$\\times$x", ["\\times"]),
+    ("$x \\text{ if the sum is odd}$", ["x \\text{ if the sum is odd}"]),
+    ("$\\text{cost } = \\$5$", ["\\text{cost } = \\$5"]),
+    ("$a_1,\na_2$", ["a_1,\na_2"]),
+    ("\\(5\\)", ["5"]),
+    ("\\( x \\) and \\[ y \\]", ["x", "y"]),
+    ("$$x + y$$", ["x + y"]),
+    ("$$\n\\begin{aligned} a &= b \\\\[2pt] &= c \\end{aligned}\n$$", ["\\begin{aligned} a &= b \\\\[2pt] &= c \\end{aligned}"]),
+    ("\\(a \\) b \\)", ["a"]),
+    # Delimiters that do not belong together.
+    ("\\(x", []),
+    ("\\(x\\]", []),
+    ("\\( \\(x\\)", ["x"]),
+    ("\\\\(x\\\\)", []),
+    ("\\(\\)", []),
+    ("\\boxed{5}", []),
+    ("x^2 and a_1", []),
+    ("\\(" + "x" * (MAX_CHARS + 1) + "\\)", []),
+    ("", []),
+]
+"""A text, and the formulas in it."""
+
+HOSTILE = [
+    "\\href{javascript:document.title='gone'}{x}",
+    "\\url{javascript:document.title='gone'}",
+    "\\htmlData{onclick=1}{x}",
+    "\\htmlClass{x}{y}",
+    "\\htmlStyle{position: fixed}{x}",
+    "\\includegraphics{http://127.0.0.1/x.png}",
+    "\\def\\a{\\a\\a}\\a",
+    "\\undefined",
+    "\\frac{1}",
+    "{" * 4900,
+]
+"""Formulas that must be shown as their source."""
+
+KEPT = [
+    ("\\text{<script>document.title=1</script>}", "<script>document.title=1</script>"),
+    ("\\text{<img src=x onerror=alert(1)>}", "<img src=x onerror=alert(1)>"),
+    ("\\color{white} x", "x"),
+    ("\\textcolor{white}{x}", "x"),
+    ("\\colorbox{black}{x}", "x"),
+    ("\\fcolorbox{red}{white}{x}", "x"),
+    ("\\pmb{x}", "𝒙"),
+    ("\\mathbb{R}\\mathbb{k}\\mathbf{v2}\\mathcal{L}\\mathcal{A}\\mathfrak{g}", "ℝ𝕜𝐯𝟐ℒ𝒜𝔤"),
+    ("\\rule{9000em}{9000em}x", "x"),
+    ("\\boxed{12}", "12"),
+]
+"""Formulas that are rendered, and their text."""
+
+
+@pytest.mark.parametrize(("text", "formulas"), CASES)
+def test_formulas_are_found(text: str, formulas: list[str]) -> None:
+    found = segments(text)
+    assert [part.formula for part in found if part.formula is not None] == formulas
+    assert "".join(part.source for part in found) == text
+    assert contains_mathematics([text]) == bool(formulas)
+
+
+@pytest.mark.parametrize("text", ["\\(" * 60_000, "$x " * 60_000, "\\(" * 60_000 + "\\)", "$" * 100_000, "\\" * 100_001])
+def test_long_texts_take_linear_time(text: str) -> None:
+    started = time.perf_counter()
+    segments(text)
+    assert time.perf_counter() - started < 5
+
+
+def test_katex_is_as_published() -> None:
+    folder = files("surefoot.display").joinpath("static").joinpath("katex")
+    assert sha256(folder.joinpath("katex.min.js").read_bytes()).hexdigest() == KATEX_SHA256
+    assert "MIT License" in folder.joinpath("LICENSE").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(browser_page: Page, tmp_path_factory: pytest.TempPathFactory) -> Page:  # noqa: F811
+    """A page that allows scripts and styles from its own folder, and nothing else."""
+    folder: Path = tmp_path_factory.mktemp("page")
+    for name, text in (("e.js", elements_script()), ("m.js", mathematics_script()), ("m.css", mathematics_style())):
+        (folder / name).write_text(text, encoding="utf-8")
+    policy = "default-src 'none'; script-src file:; style-src file:"
+    (folder / "page.html").write_text(
+        f'<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<link rel="stylesheet" href="m.css"><script src="e.js"></script><script src="m.js"></script>'
+        "<title>here</title><p id=box></p>",
+        encoding="utf-8",
+    )
+    browser_page.goto((folder / "page.html").as_uri())
+    return browser_page
+
+
+def test_the_script_finds_the_same_formulas(page: Page) -> None:
+    for text, _ in CASES:
+        expected = [{"source": part.source, "formula": part.formula, "display": part.display} for part in segments(text)]
+        assert page.evaluate("(text) => mathematics.segments(text)", text) == expected, text
+
+
+def rendered(page: Page, text: str) -> None:
+    page.evaluate("(text) => document.getElementById('box').replaceChildren(...mathematics.nodes(text))", text)
+
+
+@pytest.mark.parametrize("formula", HOSTILE)
+def test_what_cannot_be_rendered_is_shown_as_it_is(page: Page, formula: str) -> None:
+    text = f"before \\({formula}\\) after"
+    rendered(page, text)
+    assert page.evaluate("document.getElementById('box').textContent") == text
+    assert page.locator("#box *").count() == 0
+
+
+@pytest.mark.parametrize(("formula", "text"), KEPT)
+def test_formulas_bring_neither_markup_nor_colours(page: Page, formula: str, text: str) -> None:
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    rendered(page, f"\\({formula}\\)")
+    # The source is in an annotation, which browsers do not show.
+    shown = page.evaluate("document.querySelector('#box semantics > mrow').textContent")
+    assert shown.replace("\u00a0", " ") == text
+    assert page.evaluate("document.querySelector('#box annotation').getClientRects().length") == 0
+    forbidden = "#box script, #box img, #box a, #box [style], #box [href], #box [mathcolor], #box [mathbackground]"
+    assert page.locator(forbidden).count() == ("rule" in formula)  # a rule is drawn in the colour of the text
+    assert page.title() == "here"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert messages == []
+
+
+def test_formulas_are_laid_out(page: Page) -> None:
+    rendered(page, "so \\[\\frac{1}{2}\\]\nand \\(\\boxed{x}\\)")
+    top, bottom = (page.locator(f"#box mfrac > :nth-child({at})").bounding_box() for at in (1, 2))
+    assert top is not None
+    assert bottom is not None
+    assert top["y"] + top["height"] <= bottom["y"] + 1, "the numerator is above the denominator"
+    assert page.evaluate("getComputedStyle(document.querySelector('#box .display')).display") == "block"
+    assert page.evaluate("getComputedStyle(document.querySelector('#box menclose')).borderTopWidth") == "1px"
+    assert page.locator("#box .mathematics").first.get_attribute("title") == "\\[\\frac{1}{2}\\]"
+
+
+def test_only_the_texts_of_an_element_are_replaced(page: Page) -> None:
+    page.evaluate(
+        """() => {
+          const flag = pageElements.make("span", { text: "$x^2$" });
+          document.getElementById("box").replaceChildren("It costs $5: $y^2$ ", flag);
+          mathematics.typeset(document.getElementById("box"));
+        }"""
+    )
+    assert page.locator("#box > .mathematics").count() == 1
+    assert page.locator("#box > span:not(.mathematics)").inner_text() == "$x^2$"
+    assert page.evaluate("document.getElementById('box').firstChild.data") == "It costs $5: "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +49,7 @@ class Reader(HTMLParser):
 def test_a_notebook_shows_every_step() -> None:
     found = Reader(solution(0.93, 0.21, None)._repr_html_())
     assert found.tags == {"div", "ol", "li", "span"}
-    assert found.names == {"style"}
+    assert found.names == {"class", "style"}
     assert found.text.count(escape_free(NASTY)) == 6  # three steps, the model, the reason, the warning
     assert "0.930" in found.text
     assert "0.210" in found.text
@@ -130,3 +132,20 @@ def test_in_a_browser(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
     assert chips.all_inner_texts() == ["0.950", "0.050", "over length"]
     colours = chips.evaluate_all("(all) => all.map((chip) => getComputedStyle(chip).backgroundColor)")
     assert len(set(colours)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "typeset"),
+    [
+        ("It costs $5 and $7.", []),
+        ("$5, so $x^2$ and \\(<b>\\)", ["$x^2$", "\\(<b>\\)"]),
+        ("\\[\\frac12\\]", ["\\[\\frac12\\]"]),
+        ("$\\href{javascript:alert(1)}{x}$ $\\style{color: red}{x}$ $\\def\\x{y}\\x$", []),
+    ],
+)
+def test_notebooks_typeset_formulas_and_nothing_else(text: str, typeset: list[str]) -> None:
+    html = SolutionScore((StepScore(text, 0, 1, 0.9, "scored", 0),), "m")._repr_html_()
+    marked = re.findall(r'<span class="tex2jax_process mathjax_process">(.*?)</span>', html)
+    assert [unescape(each) for each in marked] == typeset
+    assert re.match(r'\s*<div class="tex2jax_ignore mathjax_ignore"', html)
+    assert text in Reader(html).text

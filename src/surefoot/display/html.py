@@ -6,12 +6,14 @@ to it, and no script is needed. Jinja2 is imported at the first rendering.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from surefoot.display.colour_scale import BUCKETS, bucket, colour
+from surefoot.display.mathematics import segments
 from surefoot.display.summary import notes, summary
 from surefoot.display.views import SolutionView
 
@@ -33,6 +35,12 @@ STYLES = {
     "print-color-adjust:exact",
 }
 """CSS declarations by class name. Notebooks get them inline, reports as a style sheet."""
+
+NOT_TYPESET = re.compile(
+    r"\\(?:href|url|html|includegraphics|require|class|style|cssId|unicode|def|gdef|edef|xdef|let|newcommand|newenvironment"
+    r"|renewcommand|providecommand|data|mmlToken|bbox|color|textcolor|colorbox|fcolorbox|definecolor|phantom)"
+)
+"""Commands that MathJax must not see."""
 
 for _number in range(BUCKETS):
     _background, _ink = colour(_number)
@@ -93,6 +101,23 @@ def solution_html(result: SolutionView) -> str:
         steps=steps,
         scale=result.scale,
         footer=[result.model, *notes(result)],
+        text=notebook_text,
+    )
+
+
+def notebook_text(text: str) -> str:
+    """Return a text as HTML in which a notebook renders the formulas.
+
+    Notebooks typeset HTML with MathJax, which takes "$5 and $7" for a formula. Here it may read only what is one, and
+    nothing that makes links or changes the page. Elsewhere the source is shown.
+    """
+    from markupsafe import Markup, escape
+
+    parts = segments(text)
+    allowed = [part.formula is not None and not NOT_TYPESET.search(part.formula) for part in parts]
+    return Markup("").join(
+        Markup(f'<span class="tex2jax_process mathjax_process">{escape(part.source)}</span>') if yes else part.source
+        for part, yes in zip(parts, allowed, strict=True)
     )
 
 

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from surefoot._version import __version__
 from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.core.protocols import StepScorer
+from surefoot.display.mathematics import mathematics_script, mathematics_style
 from surefoot.display.page_files import base_style, elements_script, icon, theme_script
 from surefoot.display.search_tree import search_tree_script, search_tree_style
 from surefoot.errors import InputError, MissingDependencyError, OptionError, UnreachableError
@@ -45,6 +46,8 @@ SHARED = {
     "/static/base.css": (base_style, "text/css"),
     "/static/elements.js": (elements_script, "text/javascript"),
     "/static/theme.js": (theme_script, "text/javascript"),
+    "/static/mathematics.css": (mathematics_style, "text/css"),
+    "/static/mathematics.js": (mathematics_script, "text/javascript"),
     "/static/icon.svg": (icon, "image/svg+xml"),
     "/static/search_tree.css": (search_tree_style, "text/css"),
     "/static/search_tree.js": (search_tree_script, "text/javascript"),

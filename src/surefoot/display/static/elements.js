@@ -22,5 +22,8 @@ const pageElements = (() => {
     return value !== 0 && Math.abs(value) < 0.0005 ? value.toExponential(1) : value.toFixed(3);
   };
 
-  return { at, make, number };
+  // The nodes of a text, with rendered formulas if the page has mathematics.js.
+  const formatted = (text) => (typeof mathematics === "undefined" ? [text] : mathematics.nodes(text));
+
+  return { at, make, number, formatted };
 })();

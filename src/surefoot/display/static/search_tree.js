@@ -3,7 +3,7 @@
 // It needs elements.js.
 const renderSearchTree = (() => {
   "use strict";
-  const { make, number } = pageElements;
+  const { make, number, formatted } = pageElements;
   const BUCKETS = 11;
   const SNIPPET = 160;
   const MOST_SIBLINGS = 40;
@@ -159,7 +159,7 @@ const renderSearchTree = (() => {
       const row = make("div", { class: "st-row" },
         make("span", { class: "st-twist", "aria-hidden": "true" }),
         make("span", { class: `st-kind st-${kindOf(node)}` }, make("b", { "aria-hidden": "true", text: symbol }), ` ${word}`),
-        chip(node.value, this.result.scale), make("span", { class: "st-text", text }),
+        chip(node.value, this.result.scale), make("span", { class: "st-text" }, ...formatted(text)),
         ...tags.map((tag) => make("span", { class: tag.startsWith("★") ? "st-tag st-star" : "st-tag", text: tag })),
         ...(spread === null ? [] : [make("span", { class: "st-deviation", title: "Largest spread of its steps: how much the scorers of the ensemble disagree", text: `±${spread}` })]));
       const item = make("li", {
@@ -291,7 +291,7 @@ const renderSearchTree = (() => {
 
     steps(steps) {
       return make("ol", { class: "st-steps" }, ...steps.map((step) => make("li", {}, chip(step.score, this.result.scale),
-        make("span", { class: "st-full", text: step.text }), ...(step.reason ? [make("span", { class: "st-why", text: step.reason })] : []),
+        make("span", { class: "st-full" }, ...formatted(step.text)), ...(step.reason ? [make("span", { class: "st-why", text: step.reason })] : []),
         ...(isNumber(step.spread) ? [make("span", { class: "st-why st-spread", text: `spread ${number(step.spread)}` })] : []))));
     }
 
@@ -299,7 +299,7 @@ const renderSearchTree = (() => {
       const steps = node.steps ?? [];
       const bare = (text) => text.replace(/\s+/g, "");
       const covered = steps.length > 0 && bare(steps.map((step) => step.text).join("")) === bare(node.text);
-      const exact = node.text ? make("p", { class: "st-full", text: node.text.trimEnd() }) : make("p", { class: "st-none", text: "It has no text." });
+      const exact = node.text ? make("p", { class: "st-full" }, ...formatted(node.text.trimEnd())) : make("p", { class: "st-none", text: "It has no text." });
       return [...(steps.length ? [this.steps(steps)] : []), ...(covered ? [] : [exact])];
     }
 
@@ -307,7 +307,7 @@ const renderSearchTree = (() => {
       if (!node.lookahead) return [];
       const { text, steps = [], tokens } = node.lookahead;
       return [make("h5", { text: `Lookahead, not part of the path (${whole(tokens)} tokens)` }),
-        steps.length ? this.steps(steps) : make("p", { class: "st-full", text })];
+        steps.length ? this.steps(steps) : make("p", { class: "st-full" }, ...formatted(text))];
     }
 
     siblings(node) {
@@ -332,7 +332,7 @@ const renderSearchTree = (() => {
         if (!box.open || box.children.length > 1) return;
         let text = "";
         for (let each = node; each.parent !== null; each = this.result.nodes[each.parent]) text = each.text + text;
-        box.append(make("p", { class: "st-full", text }));
+        box.append(make("p", { class: "st-full" }, ...formatted(text)));
       });
       return box;
     }

@@ -25,6 +25,7 @@
 
   const draw = (part) => {
     by("items").innerHTML = part.map((row) => `<article class="item" data-at="${row[AT]}">${row[HTML]}</article>`).join("");
+    if (typeof mathematics !== "undefined") by("items").querySelectorAll(".problem, .text").forEach(mathematics.typeset);
   };
 
   pagedList({ find, draw, controls: ["group", "split", "order"], delay: 120, arrows: true });

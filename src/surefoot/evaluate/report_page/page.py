@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from surefoot._version import __version__
 from surefoot.display.colour_scale import BUCKETS, colour
 from surefoot.display.html import class_names, render, style_sheet
+from surefoot.display.mathematics import contains_mathematics, mathematics_script, mathematics_style
 from surefoot.display.page_files import elements_script, theme_script
 from surefoot.evaluate.report_page.content import Content, definitions
 
@@ -41,10 +43,21 @@ def page(content: Content) -> str:
 
 
 def lay_out(
-    template: str, content: Content, *, scripts: Sequence[str], styles: Sequence[str] = (), **context: Any
+    template: str,
+    content: Content,
+    *,
+    scripts: Sequence[str],
+    styles: Sequence[str] = (),
+    texts: Iterable[str] = (),
+    **context: Any,
 ) -> str:
-    """Render a template that extends `shell.html.j2`. Its list and its scripts are what makes pages differ."""
-    script = "".join([elements_script(), theme_script(), static("scrolling.js"), static("list.js"), *scripts])
+    """Render a template that extends `shell.html.j2`. Its list and its scripts are what makes pages differ.
+
+    `texts` are those that scripts show in addition to the entries. KaTeX is embedded only if a text has a formula.
+    """
+    formulas = contains_mathematics(chain(_texts(content), texts))
+    parts = [elements_script(), *([mathematics_script()] if formulas else []), theme_script()]
+    script = "".join([*parts, static("scrolling.js"), static("list.js"), *scripts])
     digest = b64encode(sha256(script.encode()).digest()).decode()
     text = render(
         PACKAGE,
@@ -52,7 +65,7 @@ def lay_out(
         class_names,
         content=content,
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:",
-        style="\n".join([style_sheet(), static("page.css"), *styles]),
+        style="\n".join([style_sheet(), static("page.css"), *([mathematics_style()] if formulas else []), *styles]),
         script=script,
         figures=[panel for panel in content.panels if panel.svg],
         tables=[panel for panel in content.panels if not panel.svg],
@@ -71,6 +84,13 @@ def static(name: str) -> str:
 def embedded_json(data: object) -> str:
     """Return JSON that cannot end its script element, nor start a comment in it."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _texts(content: Content) -> Iterator[str]:
+    """Yield the problems and steps of the entries."""
+    for entry in content.entries:
+        yield entry.problem
+        yield from (step.text for section in entry.sections for step in section.steps)
 
 
 def _data(content: Content) -> str:

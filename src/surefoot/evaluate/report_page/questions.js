@@ -1,7 +1,7 @@
 // The list of questions. Texts are inserted as text; a tree is parsed and rendered when it is opened.
 (() => {
   const { labels, ends, fates, questions } = JSON.parse(document.getElementById("data").textContent);
-  const { make } = pageElements;
+  const { make, formatted } = pageElements;
   const by = (id) => document.getElementById(id);
   const kinds = [...document.querySelectorAll("[data-kind]")];
   const VERDICTS = new Map([[true, "correct"], [false, "incorrect"], [null, "undecided"]]);
@@ -84,7 +84,7 @@
     });
     return make("article", { class: "item", "data-at": String(row.at) },
       make("header", {}, make("span", { class: `badge k-${kind}`, text }), make("span", { class: "id", text: row.id ?? `question ${row.at + 1}` })),
-      make("p", { class: "problem", text: row.question }),
+      make("p", { class: "problem" }, ...formatted(row.question)),
       ...(row.gold === null ? [] : [make("p", { class: "gold", text: `Reference answer: ${row.gold}` })]),
       make("div", { class: "runs", role: "group", "aria-label": "Runs" }, ...buttons), box);
   };

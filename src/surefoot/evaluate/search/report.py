@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,7 @@ def search_report_html(
         content,
         scripts=[search_tree_script(), static("questions.js")],
         styles=[static("questions.css"), search_tree_style()],
+        texts=_texts(records),
         command=command,
         metadata=dict(metadata or {}),
         labels=labels,
@@ -104,6 +105,14 @@ def search_report_html(
         data=embedded_json({"labels": labels, "ends": ENDS, "fates": FATES, "questions": rows}),
         trees=[embedded_json(_runs(record)) for record in records],
     )
+
+
+def _texts(records: Sequence[SearchRecord]) -> Iterator[str]:
+    """Yield the questions, and the texts of all trees."""
+    for record in records:
+        yield record.question
+        for run in (*record.searches.values(), record.samples, record.greedy):
+            yield from (node.text for node in (() if run is None else run.nodes))
 
 
 def _row(record: SearchRecord, outcomes: Mapping[str, QuestionOutcome]) -> list[Any]:

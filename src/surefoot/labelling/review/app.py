@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from surefoot.display.mathematics import mathematics_script, mathematics_style
 from surefoot.display.page_files import base_style, elements_script, icon, theme_script
 from surefoot.errors import InputError, SurefootError
 from surefoot.labelling.review.corrections import Change, ConflictError, Opinion
@@ -82,6 +83,8 @@ def create_app(session: ReviewSession) -> Starlette:
         "/static/review.js": (static.joinpath("review.js").read_text(encoding="utf-8"), "text/javascript"),
         "/static/elements.js": (elements_script(), "text/javascript"),
         "/static/theme.js": (theme_script(), "text/javascript"),
+        "/static/mathematics.css": (mathematics_style(), "text/css"),
+        "/static/mathematics.js": (mathematics_script(), "text/javascript"),
         "/static/icon.svg": (icon(), "image/svg+xml"),
     }
     return Starlette(

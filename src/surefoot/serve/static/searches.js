@@ -1,7 +1,7 @@
 // Opens the result of a search, or records of searches, from a file. Nothing leaves the browser.
 (() => {
   "use strict";
-  const { at: find, make } = pageElements;
+  const { at: find, make, formatted } = pageElements;
   const state = { entries: [], opened: 0 };
 
   const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -46,7 +46,7 @@
 
   function say(id, text) {
     find(id).hidden = !text;
-    find(id).textContent = text;
+    find(id).replaceChildren(...formatted(text));
   }
 
   function clear() {

@@ -1,6 +1,6 @@
 // Draws the review page. All texts are inserted as text, never as markup.
 
-const { at, make, number } = pageElements;
+const { at, make, number, formatted } = pageElements;
 export const PAGE = 100; // entries of the list at a time
 const MARKS = { right: "✓", wrong: "✗", unsure: "?", none: "–" };
 const PROGRESS = { open: ["○", "not reviewed"], started: ["◐", "partly reviewed"], reviewed: ["●", "reviewed"] };
@@ -69,7 +69,7 @@ export function drawSolution(solution, scores, selected, saving, select) {
   if (scores?.scores) said.push([`scorer ${scores.model}`, scores.first_error]);
   at("errors").replaceChildren(...said.map(([who, first]) =>
     make("span", { class: `verdict ${errorKind(first)}`, text: `${who}: ${errorText(first)}` })));
-  at("question").textContent = solution.question;
+  at("question").replaceChildren(...formatted(solution.question));
   at("about").replaceChildren(...facts(solution).flatMap(([name, value]) => [make("dt", { text: name }), make("dd", { text: value })]));
   at("steps").replaceChildren(...solution.steps.map((step, index) => stepRow(solution, scores, step, index, index === selected, saving.has(index), select)));
 }
@@ -96,7 +96,7 @@ function stepRow(solution, scores, step, index, selected, saving, select) {
   row.append(
     make("span", { class: "tag", text: tags.join(" · ") }),
     person(step.opinion, saving),
-    make("p", { class: "text", text: step.text }),
+    make("p", { class: "text" }, ...formatted(step.text)),
     make("dl", { class: "facts" }, ...stepFacts(solution, scores, step, index).flatMap(([name, ...value]) => [make("dt", { text: name }), make("dd", {}, ...value)])));
   return row;
 }

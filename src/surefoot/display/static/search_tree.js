@@ -128,7 +128,7 @@ const renderSearchTree = (() => {
         make("th", { scope: "row" }, make("span", { class: "st-answer", text: each.answer }), ...(chosen ? [make("span", { class: "st-tag", text: "★ selected" })] : [])),
         make("td", { text: whole(each.votes) }), make("td", {}, chip(scored.length ? Math.max(...scored) : null, result.scale, "–")), make("td", { text: sum }));
     });
-    return make("div", { class: "st-scroll" }, make("table", { class: "st-votes" },
+    return make("div", { class: "st-scroll", tabindex: "0", role: "group", "aria-label": "Votes per answer" }, make("table", { class: "st-votes" },
       make("caption", { text: "Votes per answer" }),
       make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col", text })))), make("tbody", {}, ...rows)));
   };
@@ -155,17 +155,17 @@ const renderSearchTree = (() => {
       const text = node.text.trim() ? snippet(node.text) : "(no text)";
       const tags = this.tags(node);
       const spread = isNumber(spreadOf(node)) ? number(spreadOf(node)) : null;
-      const value = isNumber(node.value) ? `score ${number(node.value)}` : "no score";
       const row = make("div", { class: "st-row" },
+        make("span", { class: "st-unseen", text: `Step ${level}, ` }),
         make("span", { class: "st-twist", "aria-hidden": "true" }),
         make("span", { class: `st-kind st-${kindOf(node)}` }, make("b", { "aria-hidden": "true", text: symbol }), ` ${word}`),
+        ...(isNumber(node.value) ? [make("span", { class: "st-unseen", text: " score " })] : []),
         chip(node.value, this.result.scale), make("span", { class: "st-text" }, ...formatted(text)),
         ...tags.map((tag) => make("span", { class: tag.startsWith("★") ? "st-tag st-star" : "st-tag", text: tag })),
-        ...(spread === null ? [] : [make("span", { class: "st-deviation", title: "Largest spread of its steps: how much the scorers of the ensemble disagree", text: `±${spread}` })]));
+        ...(spread === null ? [] : [make("span", { class: "st-unseen", text: " spread " }), make("span", { class: "st-deviation", title: "Largest spread of its steps: how much the scorers of the ensemble disagree", text: `±${spread}` })]));
       const item = make("li", {
         role: "treeitem", id: `${this.id}-${node.id}`, tabindex: "-1", "aria-selected": "false", "aria-level": String(level),
         "aria-setsize": String(all.length), "aria-posinset": String(at + 1),
-        "aria-label": [`Step ${level}`, word, value, ...(spread === null ? [] : [`spread ${spread}`]), ...tags, text].join(", "),
         class: this.onPath.has(node.id) ? "st-path" : "",
       }, row);
       item.style.setProperty("--level", level);
@@ -274,7 +274,7 @@ const renderSearchTree = (() => {
     show(node) {
       const [symbol, word] = KINDS[kindOf(node)];
       const level = this.items.get(node.id).getAttribute("aria-level");
-      const parts = [make("h4", {}, make("span", { class: `st-kind st-${kindOf(node)}` }, make("b", { "aria-hidden": "true", text: symbol }), ` ${word}`), ` Step ${level}`)];
+      const parts = [make("h3", {}, make("span", { class: `st-kind st-${kindOf(node)}` }, make("b", { "aria-hidden": "true", text: symbol }), ` ${word}`), ` Step ${level}`)];
       if (node.reason) parts.push(make("p", { class: "st-why", text: `Why ${word}: ${node.reason}` }));
       parts.push(this.numbers(node), ...this.text(node), ...this.ahead(node), ...this.siblings(node), this.soFar(node));
       this.detail.replaceChildren(...parts);
@@ -306,7 +306,7 @@ const renderSearchTree = (() => {
     ahead(node) {
       if (!node.lookahead) return [];
       const { text, steps = [], tokens } = node.lookahead;
-      return [make("h5", { text: `Lookahead, not part of the path (${whole(tokens)} tokens)` }),
+      return [make("h4", { text: `Lookahead, not part of the path (${whole(tokens)} tokens)` }),
         steps.length ? this.steps(steps) : make("p", { class: "st-full" }, ...formatted(text))];
     }
 
@@ -323,7 +323,7 @@ const renderSearchTree = (() => {
       if (all.length > shown.length) shown.push(make("li", { text: `and ${whole(all.length - shown.length)} more` }));
       const among = all.length < this.children[node.parent].length ? " in its subtree" : "";
       const title = `Siblings${among} by score: ` + (isNumber(node.value) ? `this is ${rank} of ${all.length}` : `${all.length}, this one is unscored`);
-      return [make("h5", { text: title }), make("ol", { class: "st-siblings" }, ...shown)];
+      return [make("h4", { text: title }), make("ol", { class: "st-siblings" }, ...shown)];
     }
 
     soFar(node) {

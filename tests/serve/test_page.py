@@ -426,7 +426,7 @@ def test_the_page_loads_nothing_from_other_hosts(url: str) -> None:
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy
-    for name in ("page.html", "page.css", "page.js", "searches.js"):
+    for name in ("page.html", "page.css", "page.js", "files.js", "searches.js"):
         text = files("surefoot.serve").joinpath("static").joinpath(name).read_text(encoding="utf-8")
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
         assert "innerHTML" not in text
@@ -435,6 +435,109 @@ def test_the_page_loads_nothing_from_other_hosts(url: str) -> None:
         reply = httpx.get(f"{url}/static/{name}")
         assert reply.headers["content-type"].startswith(("text/css", "text/javascript"))
         assert not re.search(r"https?://|innerHTML|insertAdjacent|\beval\b", reply.text)
+
+
+def test_steps_after_an_error_are_not_called_correct(mini_page: Page) -> None:
+    page = mini_page
+    page.get_by_role("button", name="An arithmetic error").click()
+    page.wait_for_selector("article")
+    assert page.locator(".verdict").inner_text() == "✗ first error at step 1"
+    kinds = page.locator(".step .mark").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
+    assert kinds == ["wrong", "after an error", "after an error", "after an error"]
+    assert "Step 3 · after an error" in page.locator(".step").nth(2).inner_text()
+    assert page.locator("circle.is-after").count() == 3
+    # At a threshold without an error, every step is judged.
+    page.locator("#threshold").fill("0")
+    assert page.locator(".verdict").inner_text() == "✓ no error found"
+    assert page.locator(".step.is-after").count() == 0
+
+
+def test_results_are_saved_and_opened(mini_page: Page, tmp_path: Path) -> None:
+    page = mini_page
+    assert page.locator("#save").is_disabled()
+    score(page, QUESTION, SOLUTION, EVIL)
+    page.locator("#threshold").fill("0.25")
+    before = page.locator("#cards").inner_text()
+    with page.expect_download() as started:
+        page.get_by_role("button", name="Save").click()
+    path = tmp_path / started.value.suggested_filename
+    started.value.save_as(path)
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    assert [item["solution"] for item in saved["request"]["items"]] == [SOLUTION, EVIL]
+    page.reload()
+    page.wait_for_selector(".state.ready")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    page.locator("#open-file").set_input_files(path)
+    page.wait_for_selector("#opened:has-text('Opened from surefoot-results.json. Scored by mini.')")
+    assert page.locator("#cards").inner_text() == before
+    assert page.locator("#solution-1").input_value() == EVIL
+    assert page.locator("#threshold").input_value() == "0.25"
+    assert page.locator("#age").is_hidden()
+    assert sent == []
+    page.locator("#solution-0").fill("Two.")
+    assert page.locator("#age").is_visible()
+    # Another model's results stay as they are, although this service could not have made them.
+    for result in saved["response"]["results"]:
+        result["model"] = "elsewhere"
+    saved["request"]["model"] = "elsewhere"
+    open_results(page, json.dumps(saved))
+    page.wait_for_selector("#opened:has-text('Scored by elsewhere.')")
+    assert page.locator("#age").is_hidden()
+
+
+def open_results(page: Page, text: str) -> None:
+    page.locator("#open-file").set_input_files({"name": "file.json", "mimeType": "", "buffer": text.encode()})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "It has neither results nor lines"),
+        ("not json", "It has neither results nor lines"),
+        ('{"format": "other"}', "its format is not surefoot-results-1"),
+        ('{"format": "surefoot-results-1"}', "items and results do not match"),
+        ({"request": {"items": []}, "response": {"results": []}}, "it has 0 solutions"),
+        ({"request": {"items": [{"question": "x"}]}, "response": {"results": [{}]}}, "no question or no solution"),
+        (
+            {"request": {"items": [{"question": "x", "solution": "y"}]}, "response": {"results": [{"steps": []}]}},
+            "no steps or no scale",
+        ),
+    ],
+)
+def test_files_that_are_no_results_are_errors(page: Page, content: str | dict[str, object], said: str) -> None:
+    text = content if isinstance(content, str) else json.dumps({"format": "surefoot-results-1"} | content)
+    open_results(page, text)
+    page.wait_for_selector(f"#problem:has-text('{said}')")
+    assert page.locator("article").count() == 0
+
+
+def paste(page: Page, text: str) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.evaluate("(text) => navigator.clipboard.writeText(text)", text)
+    page.locator("#question").click()
+    page.keyboard.press("Control+v")
+
+
+def test_jsonl_can_be_pasted(page: Page, scorer: surefoot.Scorer) -> None:
+    lines = [{"question": QUESTION, "solution": f"{SOLUTION} {at}"} for at in range(5)]
+    listed = {"question": "What is 2 + 3?", "steps": ["2 + 3 = 5.", "So it is 5."], "id": 7}
+    paste(page, "".join(json.dumps(line) + "\n" for line in [*lines, listed]))
+    page.wait_for_selector("article:nth-of-type(4)")
+    assert page.locator("#question").input_value() == QUESTION
+    assert page.locator("#solution-3").input_value() == lines[3]["solution"]
+    options = page.locator("#pasted option").all_inner_texts()
+    assert [text.rsplit("(")[-1] for text in options] == ["solutions 1 to 4 of 5)", "solutions 5 to 5 of 5)", "1 solution)"]
+    page.get_by_label("Pasted items").select_option("2")
+    page.wait_for_selector("article:only-of-type")
+    until(page, "document.querySelectorAll('.step').length === 2")
+    expected = scorer.score("What is 2 + 3?", ["2 + 3 = 5.", "So it is 5."])
+    shown = [float(value) for value in page.locator(".step .value").all_inner_texts()]
+    assert shown == pytest.approx(expected.step_scores, abs=6e-4)
+    # Anything else is pasted as text.
+    page.locator("#question").fill("")
+    paste(page, '{"question": "x"}')
+    assert page.locator("#question").input_value() == '{"question": "x"}'
 
 
 # --- searches from files --------------------------------------------------------------------------------------------

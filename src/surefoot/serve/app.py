@@ -39,6 +39,7 @@ PAGE = {
     "/": ("page.html", "text/html"),
     "/static/page.css": ("page.css", "text/css"),
     "/static/page.js": ("page.js", "text/javascript"),
+    "/static/files.js": ("files.js", "text/javascript"),
     "/static/searches.js": ("searches.js", "text/javascript"),
 }
 """Files of this package: their name and their type by path."""

@@ -9,7 +9,7 @@ const STATUS = {
   no_verdict: "no verdict", cut_off: "analysis cut off", low_mass: "no clear verdict", generator_error: "generator failed",
   after_error: "after an error", not_judged: "not judged",
 };
-const MARKS = { right: "✓", doubt: "~", wrong: "✗", none: "–" };
+const MARKS = { right: "✓", doubt: "~", wrong: "✗", after: "·", none: "–" };
 // Lower bound, default threshold and upper bound of each scale.
 const SCALES = { probability: [0, 0.5, 1], margin: [-1, 0, 1] };
 const MEANINGS = {
@@ -17,7 +17,7 @@ const MEANINGS = {
   margin: "A score is the margin of correct over wrong, from -1 to 1.",
   log_ratio: "A score is the log-ratio of two models; it is unbounded.",
 };
-const WORDS = { right: "correct", doubt: "uncertain", wrong: "wrong", none: "not scored" };
+const WORDS = { right: "correct", doubt: "uncertain", wrong: "wrong", after: "after an error", none: "not scored" };
 
 const BAKER = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. How much money does she make?";
 const PENCILS = "Tom has 3 boxes with 8 pencils each. He gives 5 pencils to his sister. How many pencils does he have left?";
@@ -32,7 +32,7 @@ const EXAMPLES = [
 ];
 
 const { at, make, number, formatted } = pageElements;
-const state = { data: null, body: null, running: null, scale: "probability", range: SCALES.probability };
+const state = { data: null, body: null, running: null, opened: null, scale: "probability", range: SCALES.probability };
 
 function draw(tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -127,7 +127,7 @@ function setState(kind, text) {
 
 async function score(event) {
   if (event) event.preventDefault();
-  if (state.running) state.running.abort();
+  cancel();
   const running = new AbortController();
   state.running = running;
   show("problem", "");
@@ -139,10 +139,7 @@ async function score(event) {
     if (at("model").options.length === 0) await findModels();
     const body = requestBody();
     const data = await ask("/v1/score", { method: "POST", body: JSON.stringify(body), signal: running.signal });
-    state.data = data;
-    state.body = body;
-    fitThreshold(data.results);
-    render();
+    showScored(body, data, null);
     reveal("results");
     at("said").textContent = data.results.map((result, number) => `Solution ${LETTERS[number]}: ${verdict(result).text}.`).join(" ");
   } catch (error) {
@@ -157,13 +154,26 @@ async function score(event) {
   }
 }
 
+function showScored(body, data, opened) {
+  Object.assign(state, { body, data, opened });
+  fitThreshold(data.results);
+  render();
+  show("opened", opened === null ? "" : `Opened from ${opened}. Scored by ${data.results[0].model}.`);
+  markAge();
+}
+
+function cancel() { if (state.running) state.running.abort(); }
+
 // Marks scores that belong to an earlier version of the text.
 function markAge() {
-  const old = state.data !== null && JSON.stringify(requestBody()) !== JSON.stringify(state.body);
+  const old = state.data !== null && compared(requestBody()) !== compared(state.body);
   at("results").classList.toggle("old", old);
   show("age", old && !state.running ? "The text has changed since it was scored. Score it again." : "");
-  at("copy-json").disabled = old || state.data === null;
+  for (const id of ["copy-json", "save"]) at(id).disabled = old || state.data === null;
 }
+
+// Results from a file may be those of a model that this service does not have.
+function compared({ items, split, model }) { return JSON.stringify(state.opened === null ? [items, split, model] : [items, split]); }
 
 function scoreAgain() { if (state.data) score(); }
 
@@ -220,12 +230,20 @@ function kindOf(score) {
 // Scores above the threshold and up to this one are uncertain. On an unbounded scale there are none.
 function certain() { return state.scale in SCALES ? (state.range[2] + threshold()) / 2 : threshold(); }
 
+// A score after the first error says little: the steps build on a mistake.
+function stepKind(result, index) {
+  const error = firstError(result);
+  return error !== null && error >= 0 && index > error && result.steps[index].score !== null ? "after" : kindOf(result.steps[index].score);
+}
+
+function markClass(kind) { return kind === "after" ? "none" : kind; }
+
 function legend() {
   const [limit, doubt] = [threshold(), certain()].map(number);
-  const lines = { right: `correct: above ${doubt}`, doubt: `uncertain: above ${limit}, up to ${doubt}`, wrong: `wrong: ${limit} or less`, none: "not scored" };
+  const lines = { right: `correct: above ${doubt}`, doubt: `uncertain: above ${limit}, up to ${doubt}`, wrong: `wrong: ${limit} or less`, after: "after an error: not judged", none: "not scored" };
   if (limit === doubt) delete lines.doubt;
   return [make("li", { class: "meaning", text: MEANINGS[state.scale] }),
-    ...Object.entries(lines).map(([kind, text]) => make("li", {}, make("span", { class: `mark ${kind}`, "aria-hidden": "true", text: MARKS[kind] }), text))];
+    ...Object.entries(lines).map(([kind, text]) => make("li", {}, make("span", { class: `mark ${markClass(kind)}`, "aria-hidden": "true", text: MARKS[kind] }), text))];
 }
 
 function firstError(result) {
@@ -275,24 +293,23 @@ function card(result, index) {
     if (!several) box.append(make("dl", { class: "numbers" }, ...AGGREGATIONS.map(([key, name]) =>
       make("div", {}, make("dt", { text: name }), make("dd", { text: number(result[key]) })))));
     if (result.steps.length > 1 && !several) box.append(...curves());
-    box.append(make("ol", { class: "steps" }, ...result.steps.map((step, at) => stepRow(step, at, at === firstError(result)))));
+    box.append(make("ol", { class: "steps" }, ...result.steps.map((step, at) => stepRow(step, at, stepKind(result, at), at === firstError(result)))));
   }
   const answer = result.answer === null ? "no final answer" : `answer: ${result.answer}`;
   box.append(make("p", { class: "meta", text: `${answer} · split by ${result.split} · ${result.tokens} tokens · ${result.model}` }));
   return box;
 }
 
-function stepRow(step, index, first) {
-  const kind = kindOf(step.score);
+function stepRow(step, index, kind, first) {
   const value = make("span", { class: "value", text: step.score === null ? STATUS[step.status] || step.status : number(step.score) });
   if (step.score !== null) {
     const bar = make("span", { class: "bar", "aria-hidden": "true" });
     bar.style.setProperty("--share", share(step.score));
     value.append(bar);
   }
-  const tag = [`Step ${index + 1}`, step.kind === "answer" ? "final answer" : "", first ? "first error" : ""].filter(Boolean).join(" · ");
+  const tag = [`Step ${index + 1}`, step.kind === "answer" ? "final answer" : "", first ? "first error" : "", kind === "after" ? "after an error" : ""].filter(Boolean).join(" · ");
   return make("li", { class: `step is-${kind}${first ? " first" : ""}` },
-    make("span", { class: `mark ${kind}`, role: "img", "aria-label": WORDS[kind], text: MARKS[kind] }), value,
+    make("span", { class: `mark ${markClass(kind)}`, role: "img", "aria-label": WORDS[kind], text: MARKS[kind] }), value,
     make("span", { class: "text" }, make("span", { class: "tag", text: tag }), ...formatted(step.text), ...membersOf(step)));
 }
 
@@ -354,7 +371,7 @@ function curve(results) {
     let last = null;
     result.steps.forEach((step, index) => {
       if (step.score === null) return;
-      const color = results.length > 1 ? `s${which}` : `is-${kindOf(step.score)}`;
+      const color = results.length > 1 ? `s${which}` : `is-${stepKind(result, index)}`;
       const dot = draw("circle", { class: `dot ${color}`, cx: x(index), cy: y(step.score), r: most > 40 ? 2.5 : 4.5 });
       dot.append(draw("title", {}, `Step ${index + 1}: ${number(step.score)}`));
       svg.append(dot);

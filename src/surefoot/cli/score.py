@@ -22,6 +22,7 @@ import typer
 from surefoot.cli.exit_codes import DONE, INCOMPLETE
 from surefoot.cli.groups import Command, with_groups
 from surefoot.cli.options import (
+    OUTPUT,
     CalibrationOptions,
     JsonLines,
     Models,
@@ -86,6 +87,9 @@ def score(
     reading: ReadingOptions,
     threshold: Threshold = None,
     calibration: CalibrationOptions,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show the whole text of every step, on several lines.", rich_help_panel=OUTPUT)
+    ] = False,
     json: JsonLines = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -116,7 +120,7 @@ def score(
                 if json:
                     print(_json_line(result.to_dict(threshold), line))
                 else:
-                    _show_result(result, line.place if several else None, threshold)
+                    _show_result(result, line.place if several else None, threshold, full=full)
                 complete &= result.status == "scored"
             sys.stdout.flush()
             bar.settle(len(batch), tokens)
@@ -157,13 +161,13 @@ def _json_line(result: dict[str, Any], line: _Line) -> str:
     return text
 
 
-def _show_result(result: SolutionScore, place: str | None, threshold: float | None) -> None:
+def _show_result(result: SolutionScore, place: str | None, threshold: float | None, *, full: bool) -> None:
     from surefoot.display.terminal import paint, show, wants_colour
 
     colour = wants_colour(sys.stdout)
     if place is not None:
         print(paint(place, "1", colour))
-    print(show(result, threshold=threshold, colour=colour))
+    print(show(result, threshold=threshold, colour=colour, full=full))
 
 
 def _read_input(file: str | None, question: str | None, solution: str | None) -> Iterator[list[_Line]]:

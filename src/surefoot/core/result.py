@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from surefoot.core.aggregation import AGGREGATIONS, correct_prefix, find_aggregation, first_error
 from surefoot.core.members import MemberScore, plain_members, read_members
 from surefoot.core.solution import Span, StepKind
+from surefoot.display.numbers import short_score
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+    from matplotlib.axes import Axes
 
 StepStatus = Literal[
     "scored",
@@ -286,11 +288,20 @@ class SolutionScore:
 
         return data_frame(self.to_arrow())
 
+    def plot(self, *, threshold: float | None = None, axes: Axes | None = None) -> Axes:
+        """Plot the step scores with matplotlib, and return the axes. Needs `pip install "surefoot[report]"`.
+
+        A new figure is made if no `axes` are given. An unscored step is a gap in the line.
+        """
+        from surefoot.display.plots import plot_steps
+
+        return plot_steps(self, threshold=threshold, axes=axes)
+
     def __repr__(self) -> str:
         """Show the result in one short line."""
         parts = ["1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"]
         shown = dict.fromkeys(("min", "mean", self.recommended or "min"))
-        parts += [f"{name} {value:.3f}" for name in shown if (value := self.aggregate(name)) is not None]
+        parts += [f"{name} {short_score(value)}" for name in shown if (value := self.aggregate(name)) is not None]
         parts += [f"{name} {_shorten(text)!r}" for name in ("answer", "reason") if (text := getattr(self, name))]
         return f"<surefoot.SolutionScore {self.status}: {', '.join(parts)}, model {self.model!r}>"
 

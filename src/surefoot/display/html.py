@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.display.colour_scale import BUCKETS, bucket, colour
 from surefoot.display.mathematics import segments
+from surefoot.display.numbers import short_score
 from surefoot.display.summary import notes, summary
 from surefoot.display.views import SolutionView
 
@@ -148,5 +149,5 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["bucket"] = bucket
+    environment.globals |= {"bucket": bucket, "short_score": short_score}
     return environment

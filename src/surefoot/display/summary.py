@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from surefoot.display.numbers import short_score
 from surefoot.display.views import SolutionView
 
 
@@ -11,7 +12,7 @@ def summary(result: SolutionView, threshold: float | None = None) -> list[str]:
     if result.recommended is not None:
         values[result.recommended] = result.aggregate(result.recommended)
     phrases = [
-        f"{name.replace('_', ' ')} {'none' if value is None else format(value, '.3f')}"
+        f"{name.replace('_', ' ')} {'none' if value is None else short_score(value)}"
         for name, value in values.items()
         # On another scale than probabilities, some aggregations are undefined although every step has a score.
         if value is not None or result.scale == "probability" or None in (step.score for step in result.steps)

@@ -36,6 +36,7 @@ from surefoot.evaluate.rows import (
 from surefoot.evaluate.search import (
     SearchComparison,
     compare_searches,
+    plot_searches,
     read_search_records,
     search_report_html,
     write_search_report,
@@ -65,6 +66,7 @@ __all__ = [
     "compare_searches",
     "comparison_html",
     "labelled_scores",
+    "plot_searches",
     "prmbench",
     "processbench",
     "published_prmbench",

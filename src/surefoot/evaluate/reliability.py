@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from surefoot.core.calibration import EDGE
 from surefoot.core.intervals import Bootstrap, Interval, Numbers
+from surefoot.display.plots import new_axes
 from surefoot.display.tables import Cells, decimal, percent, table
 from surefoot.errors import OptionError
 from surefoot.evaluate.scoring import are_probabilities, nonblank_steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LabelledScore = tuple[float, bool]
 """The score of a step, and whether the step is correct."""
@@ -60,6 +64,19 @@ class Reliability:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Plot accuracy against score with matplotlib, and return the axes. Needs `pip install "surefoot[report]"`."""
+        axes = new_axes() if axes is None else axes
+        full = [each for each in self.bins if each.score is not None and each.accuracy is not None]
+        axes.plot([0, 1], [0, 1], color="grey", linestyle="--", linewidth=1, label="perfectly calibrated")
+        for each in full:
+            if each.interval is not None:
+                axes.plot([each.score] * 2, list(each.interval), color="C0", alpha=0.7)
+        axes.plot([each.score for each in full], [each.accuracy for each in full], "o-", color="C0", label="this model")
+        axes.set(xlabel="score", ylabel="fraction correct", xlim=(0, 1), ylim=(0, 1.02))
+        axes.legend(frameon=False)
+        return axes
 
 
 def labelled_scores(steps: Sequence[str], scores: Sequence[float | None], label: int) -> list[LabelledScore]:

@@ -228,7 +228,8 @@ def _search_panels(search: SearchMeasurement) -> list[Panel]:
     ]
 
 
-def _figure(comparison: SearchComparison) -> list[Panel]:
+def token_series(comparison: SearchComparison) -> tuple[list[Line], list[TokenPoint]]:
+    """Return accuracy over tokens: samples as lines, searches and greedy decoding as points."""
     curves = comparison.curves
     lines: list[Line] = []
     if curves is not None:
@@ -247,6 +248,12 @@ def _figure(comparison: SearchComparison) -> list[Panel]:
         for name, tokens, at in measured
         if at.value is not None and tokens
     ]
+    return lines, found
+
+
+def _figure(comparison: SearchComparison) -> list[Panel]:
+    curves = comparison.curves
+    lines, found = token_series(comparison)
     if not found and not lines:
         return []
     about = "Lines: k independent samples, for k = 1, 2, 4, ...; points: searches and greedy decoding, 95% intervals."

@@ -94,7 +94,9 @@ def test_a_report(tmp_path: Path, page: Page) -> None:
     messages: list[str] = []
     page.on("console", lambda message: messages.append(message.text))
     path = tmp_path / "report.html"
-    path.write_text(evaluate.report_html(evaluate.processbench(None, rows(QUESTION, STEPS), draws=10)), encoding="utf-8")
+    path.write_text(
+        evaluate.report_html(evaluate.processbench(None, rows(QUESTION, STEPS), draws=10)), encoding="utf-8"
+    )
     page.goto(path.as_uri())
     assert page.locator(".item").count() == 3
     assert_formulas(page, ".item:first-child .problem", ".item:first-child .text")

@@ -1,4 +1,4 @@
-"""Which parts of a text are formulas, and how a browser renders them under the content security policies of our pages."""
+"""Which parts of a text are formulas, and how a browser renders them under a strict content security policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from helpers.browser import browser_page  # noqa: F401  (a fixture)
-from surefoot.display.mathematics import MAX_CHARS, contains_mathematics, mathematics_script, mathematics_style, segments
+from surefoot.display.mathematics import (
+    MAX_CHARS,
+    contains_mathematics,
+    mathematics_script,
+    mathematics_style,
+    segments,
+)
 from surefoot.display.page_files import elements_script
 
 if TYPE_CHECKING:
@@ -62,7 +68,10 @@ CASES = [
     ("\\(5\\)", ["5"]),
     ("\\( x \\) and \\[ y \\]", ["x", "y"]),
     ("$$x + y$$", ["x + y"]),
-    ("$$\n\\begin{aligned} a &= b \\\\[2pt] &= c \\end{aligned}\n$$", ["\\begin{aligned} a &= b \\\\[2pt] &= c \\end{aligned}"]),
+    (
+        "$$\n\\begin{aligned} a &= b \\\\[2pt] &= c \\end{aligned}\n$$",
+        ["\\begin{aligned} a &= b \\\\[2pt] &= c \\end{aligned}"],
+    ),
     ("\\(a \\) b \\)", ["a"]),
     # Delimiters that do not belong together.
     ("\\(x", []),
@@ -114,7 +123,9 @@ def test_formulas_are_found(text: str, formulas: list[str]) -> None:
     assert contains_mathematics([text]) == bool(formulas)
 
 
-@pytest.mark.parametrize("text", ["\\(" * 60_000, "$x " * 60_000, "\\(" * 60_000 + "\\)", "$" * 100_000, "\\" * 100_001])
+@pytest.mark.parametrize(
+    "text", ["\\(" * 60_000, "$x " * 60_000, "\\(" * 60_000 + "\\)", "$" * 100_000, "\\" * 100_001]
+)
 def test_long_texts_take_linear_time(text: str) -> None:
     started = time.perf_counter()
     segments(text)
@@ -146,7 +157,9 @@ def page(browser_page: Page, tmp_path_factory: pytest.TempPathFactory) -> Page: 
 
 def test_the_script_finds_the_same_formulas(page: Page) -> None:
     for text, _ in CASES:
-        expected = [{"source": part.source, "formula": part.formula, "display": part.display} for part in segments(text)]
+        expected = [
+            {"source": part.source, "formula": part.formula, "display": part.display} for part in segments(text)
+        ]
         assert page.evaluate("(text) => mathematics.segments(text)", text) == expected, text
 
 

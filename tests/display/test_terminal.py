@@ -29,7 +29,14 @@ def test_long_steps_are_shortened_or_wrapped() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.5, "0.500"), (0.0005, "0.001"), (0.00049, "4.9e-04"), (1.2e-7, "1.2e-07"), (0.0, "0.000"), (-0.0001, "-1.0e-04")],
+    [
+        (0.5, "0.500"),
+        (0.0005, "0.001"),
+        (0.00049, "4.9e-04"),
+        (1.2e-7, "1.2e-07"),
+        (0.0, "0.000"),
+        (-0.0001, "-1.0e-04"),
+    ],
 )
 def test_small_numbers_keep_their_digits(value: float, text: str) -> None:
     assert short_score(value) == text

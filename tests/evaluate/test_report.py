@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
+import shlex
 from collections.abc import Callable
+from datetime import datetime, timezone
 from html.parser import HTMLParser
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import surefoot
 from helpers.browser import browser_page  # noqa: F401
 from surefoot import evaluate
 from surefoot.cli.main import main
@@ -181,7 +186,37 @@ def test_four_hundred_solutions_stay_small(tmp_path: Path) -> None:
 
 
 def test_the_same_result_is_the_same_file(result: evaluate.ProcessBenchResult, place: Path) -> None:
-    assert evaluate.report_html(result) == place.read_text(encoding="utf-8")
+    assert evaluate.report_html(result) == evaluate.report_html(result)
+    made = evaluate.provenance(now=datetime(2026, 5, 4, 3, 2, tzinfo=timezone.utc))
+    evaluate.report(result, place.with_name("again.html"), made=made)
+    assert evaluate.report_html(result, made=made) == place.with_name("again.html").read_text(encoding="utf-8")
+
+
+def test_it_says_how_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Date, data, fingerprint, versions and command, all of them as text."""
+    made = evaluate.provenance(
+        data=NASTY,
+        fingerprint="abc123",
+        command=f"surefoot {NASTY}",
+        now=datetime(2026, 5, 4, 3, 2, tzinfo=timezone.utc),
+    )
+    assert made["date"] == "2026-05-04 03:02 UTC"
+    assert f"surefoot {surefoot.__version__}, torch {version('torch')}" in made["versions"]
+    text = evaluate.report_html(evaluate.processbench(None, rows(12), draws=10), made=made)
+    assert strangers(text) == []
+    for fact in ("2026-05-04 03:02 UTC", "abc123", version("transformers"), platform.python_version()):
+        assert fact in text
+    # The command line knows all of them.
+    source, target = tmp_path / "rows.jsonl", tmp_path / "report.html"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows(12)[:3]), encoding="utf-8")
+    words = ["eval", "processbench", "--model", "mini", "--data", str(source), "--report", str(target), "--no-cache"]
+    monkeypatch.setattr("sys.argv", ["surefoot", *words])
+    assert main([*words, "--quiet"]) == 0
+    text = target.read_text(encoding="utf-8")
+    assert f"<pre>surefoot {shlex.join(words)}</pre>" in text
+    assert f"<dt>data</dt><dd>{source}</dd>" in text
+    assert f"<dt>model fingerprint</dt><dd>{surefoot.load('mini').fingerprint}</dd>" in text
+    assert re.search(r"<dt>date</dt><dd>20\d\d-\d\d-\d\d \d\d:\d\d UTC</dd>", text)
 
 
 # --- in a browser --------------------------------------------------------------------------------------------------
@@ -379,6 +414,8 @@ def test_small_and_odd_results_have_a_page() -> None:
     for scores in ([0.5], [-3.0], [None]):
         text = evaluate.report_html(evaluate.processbench(None, [row | {"scores": scores}]))
         assert "not defined" in text
+        assert "no scored solution has an error" in text
+    assert "no scored solution has an error and no scored solution is correct" in text
     blank = {"problem": "p", "steps": ["a", " "], "label": 1, "scores": [0.9, None]}
     assert "missed error: no step predicted" in evaluate.report_html(evaluate.processbench(None, [blank]))
     text = evaluate.report_html(

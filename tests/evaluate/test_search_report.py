@@ -137,7 +137,7 @@ def test_the_tables_say_what_the_comparison_says(comparison: SearchComparison, p
     assert (majority.accuracy.value, majority.difference.won, majority.difference.lost) == (3 / 4, 1, 2)
     row = re.search(r'<tr><th scope="row">majority of N</th>(.*?)</tr>', text)
     assert row is not None
-    cells = re.findall(r"<td>(.*?)</td>", row[1])
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", row[1])
     assert cells[0].startswith("75.0 [")
     assert cells[2].startswith("-25.0 [")
     assert cells[3:] == ["1", "2"]
@@ -629,7 +629,7 @@ def test_the_legend_shows_long_names_in_full(browser_page: Page, tmp_path: Path,
 
 
 def test_wide_tables_show_that_they_scroll_and_take_the_focus(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
-    show(browser_page, tmp_path, hand_made(), width=360)
+    show(browser_page, tmp_path, hand_made(), width=570)
     costs = browser_page.get_by_role("group", name="Costs, table")
     assert costs.evaluate("box => box.scrollWidth > box.clientWidth")
     assert costs.evaluate("box => getComputedStyle(box).backgroundImage").count("linear-gradient") == 4
@@ -639,6 +639,19 @@ def test_wide_tables_show_that_they_scroll_and_take_the_focus(browser_page: Page
     assert costs.evaluate(scrolled) > 0
     browser_page.set_viewport_size({"width": 1280, "height": 900})
     browser_page.locator(".scroll[tabindex][aria-label='Costs, table']").wait_for(state="detached")
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_tables_are_not_cut_off_on_phones(width: int, browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
+    """The rows of wide tables become blocks, in which every number has its name."""
+    show(browser_page, tmp_path, hand_made(), width=width)
+    browser_page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    cut = "all => all.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"
+    assert browser_page.locator(".scroll").evaluate_all(cut) == []
+    cell = browser_page.locator("[aria-label='Costs, table'] td").first
+    name = cell.evaluate("cell => getComputedStyle(cell, '::before').content")
+    headers = browser_page.locator("[aria-label='Costs, table'] thead th").all_text_contents()
+    assert name == f'"{headers[1]}"'
 
 
 def test_unscored_solutions_are_left_out_of_the_sum(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811

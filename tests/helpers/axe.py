@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 AXE = Path(__file__).parent.parent / "assets" / "axe-core" / "axe.min.js"
 
 RUN = """() => axe.run(document, { resultTypes: ["violations"] }).then((found) => found.violations.flatMap((each) =>
-  each.nodes.map((node) => `${each.id}: ${node.target.join(" ")} (${node.failureSummary.split("\\n").slice(1).join(";").trim()})`)))"""
+  each.nodes.map((node) => `${each.id}: ${node.target.join(" ")}: ${node.failureSummary}`)))"""
 
 
 @cache

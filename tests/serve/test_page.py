@@ -527,7 +527,11 @@ def test_jsonl_can_be_pasted(page: Page, scorer: surefoot.Scorer) -> None:
     assert page.locator("#question").input_value() == QUESTION
     assert page.locator("#solution-3").input_value() == lines[3]["solution"]
     options = page.locator("#pasted option").all_inner_texts()
-    assert [text.rsplit("(")[-1] for text in options] == ["solutions 1 to 4 of 5)", "solutions 5 to 5 of 5)", "1 solution)"]
+    assert [text.rsplit("(")[-1] for text in options] == [
+        "solutions 1 to 4 of 5)",
+        "solutions 5 to 5 of 5)",
+        "1 solution)",
+    ]
     page.get_by_label("Pasted items").select_option("2")
     page.wait_for_selector("article:only-of-type")
     until(page, "document.querySelectorAll('.step').length === 2")

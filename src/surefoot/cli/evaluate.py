@@ -6,11 +6,12 @@ once. Files are written before anything is printed, because the reader of a pipe
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +22,9 @@ from surefoot.cli.measurement import DATA, DATA_HELP, Measurement
 from surefoot.cli.options import OUTPUT, CalibrationOptions, examples
 from surefoot.errors import OptionError
 from surefoot.evaluate.registry import BENCHMARKS, Benchmark
+
+if TYPE_CHECKING:
+    from surefoot.core.protocols import StepScorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +48,22 @@ class Evaluation:
 
             prepare_report(self.report)
 
-    def run(self, benchmark: Callable[..., Any], rows: Sequence[Any], **settings: Any) -> Any:
+    def run(self, benchmark: Callable[..., Any], rows: Sequence[Any], data: str, **settings: Any) -> Any:
         """Measures, writes the report and prints the result."""
-        result = self.measurement.run(benchmark, rows, self.calibration.read(), **settings)
-        if self.report is not None:
-            from surefoot.evaluate import report
+        fingerprints = []
 
-            report(result, self.report)
+        def measure(scorer: StepScorer | None, *args: Any, **options: Any) -> Any:
+            if scorer is not None:
+                fingerprints.append(scorer.fingerprint)
+            return benchmark(scorer, *args, **options)
+
+        result = self.measurement.run(measure, rows, self.calibration.read(), **settings)
+        if self.report is not None:
+            from surefoot.evaluate import provenance, report
+
+            command = shlex.join(["surefoot", *sys.argv[1:]])
+            fingerprint = fingerprints[0] if fingerprints else None
+            report(result, self.report, made=provenance(data=data, fingerprint=fingerprint, command=command))
             print(f"surefoot: Wrote the report to {self.report}", file=sys.stderr)
         self.measurement.print(result)
         return result
@@ -83,7 +96,7 @@ def _command(benchmark: Benchmark) -> Callable[..., int]:
         )
         if benchmark.check is not None:
             benchmark.check(rows, **values)
-        result = evaluation.run(benchmark.run, rows, **values)
+        result = evaluation.run(benchmark.run, rows, data, **values)
         return DONE if result.complete else INCOMPLETE
 
     source = Annotated[str, typer.Option("--data", metavar="DATA", help=DATA_HELP, rich_help_panel=DATA)]

@@ -88,7 +88,8 @@ def score(
     threshold: Threshold = None,
     calibration: CalibrationOptions,
     full: Annotated[
-        bool, typer.Option("--full", help="Show the whole text of every step, on several lines.", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option("--full", help="Show the whole text of every step, on several lines.", rich_help_panel=OUTPUT),
     ] = False,
     json: JsonLines = False,
     quiet: Quiet = False,

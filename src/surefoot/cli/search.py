@@ -312,6 +312,7 @@ def _answer_text(result: SearchResult) -> str:
 
 
 def _report(found: SearchJobReport, report: str | None, *, as_json: bool) -> int:
+    from surefoot.evaluate.provenance import provenance
     from surefoot.evaluate.search import compare_searches, write_search_report
 
     comparison = compare_searches(found.records)
@@ -322,7 +323,7 @@ def _report(found: SearchJobReport, report: str | None, *, as_json: bool) -> int
             found.records,
             report,
             command=shlex.join(["surefoot", *sys.argv[1:]]),
-            metadata={"PRM computing": computing},
+            metadata={**provenance(), "PRM computing": computing},
         )
         print(f"surefoot: Wrote the report to {report}", file=sys.stderr)
     seconds = {"seconds": round(found.seconds, 1), "scoring_seconds": round(found.scoring_seconds, 1)}

@@ -35,7 +35,9 @@ def plot_steps(result: SolutionView, *, threshold: float | None = None, axes: Ax
     axes.axhline(threshold, color="grey", linestyle="--", linewidth=1, label=f"threshold {threshold:g}")
     error = result.first_error(threshold)
     if error is not None and error >= 0:
-        axes.plot([error + 1], [scores[error]], "X", markersize=11, color=orange, label=f"first error: step {error + 1}")
+        axes.plot(
+            [error + 1], [scores[error]], "X", markersize=11, color=orange, label=f"first error: step {error + 1}"
+        )
     if result.scale != "log_ratio":
         axes.set_ylim(-0.03 if result.scale == "probability" else -1.05, 1.05)
     axes.set(xlabel="step", ylabel="score", xticks=numbers[:: max(1, len(numbers) // 12)])

@@ -20,6 +20,7 @@ from surefoot.evaluate.calibrate import CalibrationResult, calibrate
 from surefoot.evaluate.comparison import Comparison, compare, comparison_html, write_comparison
 from surefoot.evaluate.prmbench import PRMBenchResult, prmbench
 from surefoot.evaluate.processbench import ProcessBenchResult, processbench
+from surefoot.evaluate.provenance import provenance
 from surefoot.evaluate.published import published_prmbench, published_processbench
 from surefoot.evaluate.registry import BENCHMARKS, Benchmark
 from surefoot.evaluate.reliability import Bin, Reliability, labelled_scores, reliability
@@ -69,6 +70,7 @@ __all__ = [
     "plot_searches",
     "prmbench",
     "processbench",
+    "provenance",
     "published_prmbench",
     "published_processbench",
     "read_agentprocessbench",

@@ -68,10 +68,18 @@ def _cards(result: PRMBenchResult) -> list[Card]:
     theirs = {} if published is None else published.scores
     overall = result.overall
     cards = [
-        card("PRMScore", overall.prm_score, overall.interval, f"{overall.solutions:,} solutions", theirs.get("overall"))
+        card(
+            "PRMScore",
+            overall.prm_score,
+            overall.interval,
+            f"{overall.solutions:,} solutions",
+            theirs.get("overall"),
+            "no scored step is correct",
+        )
     ]
     cards += [
-        card(name, value, None, "mean over classes", theirs.get(name)) for name, value in result.categories.items()
+        card(name, value, None, "mean over classes", theirs.get(name), "a class has no PRMScore")
+        for name, value in result.categories.items()
     ]
     return cards + calibration_card(result.reliability)
 

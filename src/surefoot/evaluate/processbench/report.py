@@ -54,6 +54,8 @@ OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
 }
 """The kind of each outcome, the name of one such solution, and what tells it from the others of its kind."""
 POINTS = 400
+NO_ERRONEOUS = "no scored solution has an error"
+NO_CORRECT = "no scored solution is correct"
 
 
 def content(result: ProcessBenchResult) -> Content:
@@ -84,18 +86,33 @@ def _cards(result: ProcessBenchResult) -> list[Card]:
     several = len(result.splits) > 1
     if several:
         theirs = None if published is None else published.average_of([split.name for split in result.splits])
-        cards.append(card("average F1", result.f1, result.f1_interval, f"{len(result.splits)} splits", theirs))
+        cards.append(
+            card(
+                "average F1", result.f1, result.f1_interval, f"{len(result.splits)} splits", theirs, "a split has no F1"
+            )
+        )
     for split in result.splits:
         cell = None if published is None else published.cell(split.name)
         error, correct, f1 = (None, None, None) if cell is None else cell
         total = f"{split.error.total + split.correct.total:,} solutions"
-        cards.append(card(f"{split.name} F1" if several else "F1", split.f1, split.f1_interval, total, f1))
+        cards.append(
+            card(f"{split.name} F1" if several else "F1", split.f1, split.f1_interval, total, f1, _no_f1(split))
+        )
         if not several:
             many = f"{split.error.total:,} solutions"
-            cards.append(card("errors found", split.error.value, split.error.interval, many, error))
+            cards.append(card("errors found", split.error.value, split.error.interval, many, error, NO_ERRONEOUS))
             many = f"{split.correct.total:,} solutions"
-            cards.append(card("correct solutions accepted", split.correct.value, split.correct.interval, many, correct))
+            accepted = split.correct
+            cards.append(
+                card("correct solutions accepted", accepted.value, accepted.interval, many, correct, NO_CORRECT)
+            )
     return cards + calibration_card(result.reliability)
+
+
+def _no_f1(group: GroupResult) -> str:
+    """Return why a group has no F1, which needs erroneous and correct solutions."""
+    missing = [text for part, text in ((group.error, NO_ERRONEOUS), (group.correct, NO_CORRECT)) if not part.total]
+    return " and ".join(missing)
 
 
 def _sweep(result: ProcessBenchResult) -> list[Panel]:
@@ -112,11 +129,16 @@ def _sweep(result: ProcessBenchResult) -> list[Panel]:
         Line("correct accepted", points, [each.correct for each in at_points]),
     ]
     best = max(ranges, key=lambda each: each.f1)
+    peak = "No threshold gives an F1 above 0."
+    if best.f1 > 0:
+        peak = (
+            f"F1 peaks at {percent(best.f1)}, for thresholds from {best.low:.3g}; that peak is optimistic, because it "
+            "is found on the same data."
+        )
     return [
         Panel(
             "Threshold",
-            f"Accuracies at other thresholds, over all solutions. F1 peaks at {percent(best.f1)}, for thresholds from "
-            f"{best.low:.3g}; that peak is optimistic, because it is found on the same data.",
+            f"Accuracies at other thresholds, over all solutions. {peak}",
             svg=figures.threshold_curves("F1 and both accuracies against the threshold", drawn, used=result.threshold),
         )
     ]

@@ -5,8 +5,8 @@ Every benchmark builds it in its module `report`; `page` lays it out. Texts are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from surefoot.core.intervals import Interval
 from surefoot.display.html import StepItem
@@ -153,17 +153,24 @@ class Content:
     """The source of the published numbers."""
     order: str = "worst first"
     """How the list is ordered at first."""
+    made: Mapping[str, str] = field(default_factory=dict)
+    """How the report was made: see `evaluate.provenance`."""
 
 
 def card(
-    label: str, value: float | None, interval: Interval | None, total: str = "", published: float | None = None
+    label: str,
+    value: float | None,
+    interval: Interval | None,
+    total: str = "",
+    published: float | None = None,
+    reason: str = "",
 ) -> Card:
-    """Build a card from a fraction."""
+    """Build a card from a fraction. `reason` says why it is not defined, if it is None."""
     between = "" if interval is None else f"{100 * interval.low:.1f} to {100 * interval.high:.1f} (95%)"
     return Card(
         label,
         "not defined" if value is None else percent(value),
-        "\n".join(part for part in (between, total) if part),
+        "\n".join(part for part in (between, reason if value is None else "", total) if part),
         "" if published is None else f"published {published:.1f}",
     )
 

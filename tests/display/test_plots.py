@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -31,7 +32,7 @@ def solution(*scores: float | None, scale: str = "probability") -> SolutionScore
 
 
 def test_the_steps_of_a_solution() -> None:
-    axes = solution(0.9, 0.2, 0.7).plot()
+    axes: Any = solution(0.9, 0.2, 0.7).plot()
     scores, limit, error = axes.get_lines()
     assert list(scores.get_xydata().flatten()) == [1, 0.9, 2, 0.2, 3, 0.7]
     assert set(limit.get_ydata()) == {0.5}
@@ -40,7 +41,7 @@ def test_the_steps_of_a_solution() -> None:
 
 
 def test_an_unscored_step_is_a_gap() -> None:
-    axes = solution(0.9, None, 0.2).plot(threshold=0.3)
+    axes: Any = solution(0.9, None, 0.2).plot(threshold=0.3)
     scores, limit = axes.get_lines()  # the first error is unknown
     assert np.isnan(scores.get_ydata()[1])
     assert set(limit.get_ydata()) == {0.3}
@@ -57,7 +58,7 @@ def test_reliability() -> None:
     steps = [(0.05, False), (0.05, True), (0.95, True)]
     curve = evaluate.reliability([steps], bins=2, bootstrap=Bootstrap(0, 0))
     assert curve is not None
-    drawn = curve.plot().get_lines()[-1]
+    drawn: Any = curve.plot().get_lines()[-1]
     assert drawn.get_xydata().flatten() == pytest.approx([0.05, 0.5, 0.95, 1.0])
 
 
@@ -66,8 +67,8 @@ def test_accuracy_over_tokens() -> None:
         record({"beam": found("14", 40)}, [sample("14")] * 2, index=0),
         record({"beam": found("20", 60)}, [sample("14")] * 2, index=1),
     ]
-    axes = evaluate.plot_searches(evaluate.compare_searches(records, draws=10))
-    points = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
+    axes: Any = evaluate.plot_searches(evaluate.compare_searches(records, draws=10))
+    points: Any = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
     assert points["beam"] == [[50.0, 0.5]]
     assert axes.get_xscale() == "log"
 

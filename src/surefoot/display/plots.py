@@ -28,10 +28,10 @@ def plot_steps(result: SolutionView, *, threshold: float | None = None, axes: Ax
     """Plot score against step, with the threshold and the first error. An unscored step is a gap in the line."""
     axes = new_axes() if axes is None else axes
     threshold = result.natural_threshold if threshold is None else threshold
-    scores = [step.score for step in result.steps]
+    scores = [float("nan") if step.score is None else step.score for step in result.steps]
     numbers = list(range(1, len(scores) + 1))
     blue, orange = (tuple(channel / 255 for channel in colour) for colour in (CORRECT, INCORRECT))
-    axes.plot(numbers, [float("nan") if score is None else score for score in scores], marker="o", color=blue)
+    axes.plot(numbers, scores, marker="o", color=blue)
     axes.axhline(threshold, color="grey", linestyle="--", linewidth=1, label=f"threshold {threshold:g}")
     error = result.first_error(threshold)
     if error is not None and error >= 0:

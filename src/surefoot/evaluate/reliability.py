@@ -68,12 +68,16 @@ class Reliability:
     def plot(self, axes: Axes | None = None) -> Axes:
         """Plot accuracy against score with matplotlib, and return the axes. Needs `pip install "surefoot[report]"`."""
         axes = new_axes() if axes is None else axes
-        full = [each for each in self.bins if each.score is not None and each.accuracy is not None]
+        full = [
+            (each.score, each.accuracy, each.interval)
+            for each in self.bins
+            if each.score is not None and each.accuracy is not None
+        ]
         axes.plot([0, 1], [0, 1], color="grey", linestyle="--", linewidth=1, label="perfectly calibrated")
-        for each in full:
-            if each.interval is not None:
-                axes.plot([each.score] * 2, list(each.interval), color="C0", alpha=0.7)
-        axes.plot([each.score for each in full], [each.accuracy for each in full], "o-", color="C0", label="this model")
+        for score, _, interval in full:
+            if interval is not None:
+                axes.plot([score] * 2, list(interval), color="C0", alpha=0.7)
+        axes.plot([each[0] for each in full], [each[1] for each in full], "o-", color="C0", label="this model")
         axes.set(xlabel="score", ylabel="fraction correct", xlim=(0, 1), ylim=(0, 1.02))
         axes.legend(frameon=False)
         return axes

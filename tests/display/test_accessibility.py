@@ -114,6 +114,16 @@ def test_reports(tmp_path: Path, page: Page) -> None:
     check(page, lambda: page.wait_for_selector(".item"), lambda: page.evaluate(unfold))
 
 
+def test_comparisons(tmp_path: Path, page: Page) -> None:
+    data, path = tmp_path / "rows.jsonl", tmp_path / "compare.html"
+    other = [row | {"other": [1 - score for score in row["scores"]]} for row in rows(40)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in other), encoding="utf-8")
+    evaluate.write_comparison(evaluate.compare([], data, scores=["scores", "other"], draws=20), path)
+    page.goto(path.as_uri())
+    unfold = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+    check(page, lambda: page.wait_for_selector(".item"), lambda: page.evaluate(unfold))
+
+
 def test_reports_of_searches(tmp_path: Path, page: Page) -> None:
     records = random_records(3, nodes=30)
     path = tmp_path / "search.html"

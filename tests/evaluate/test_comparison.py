@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -353,6 +354,18 @@ def test_the_command_compares_a_model_a_service_and_scores(
     assert found["scorers"][0]["cost"]["tokens"] > 0
     assert [(pair["first"], pair["second"]) for pair in found["pairs"]] == [("A", "B"), ("A", "C"), ("B", "C")]
     assert {"name": "position", "fitted": True}.items() <= found["baselines"][2].items()
+
+
+def test_the_report_says_how_it_was_made(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "compare.html"
+    words = ["compare", "mini", "mini", "--data", data, "--draws", "0", "--report", str(report)]
+    monkeypatch.setattr("sys.argv", ["surefoot", *words])
+    assert main([*words, "--quiet"]) == 0
+    text = report.read_text(encoding="utf-8")
+    each = f"mini {surefoot.load('mini').fingerprint}"
+    assert f"<dt>model fingerprint</dt><dd>{each}, {each}</dd>" in text
+    assert f"<dt>data</dt><dd>{data}</dd>" in text
+    assert f"<pre>surefoot {shlex.join(words)}</pre>" in text
 
 
 def test_thresholds_are_those_of_eval(data: str, capsys: pytest.CaptureFixture[str]) -> None:

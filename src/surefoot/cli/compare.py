@@ -6,6 +6,7 @@ Options are checked and data read before a model is loaded. Files are written be
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -130,7 +131,14 @@ def compare(*, models: list[str], data: str, benchmark: str, options: Comparison
     fields, names = options.scores or [], options.name or None
     check_compared(benchmark, models, fields, names, values)
     from surefoot.evaluate import compare as run
-    from surefoot.evaluate import write_comparison
+    from surefoot.evaluate import provenance, write_comparison
+
+    fingerprints = []
+
+    def load(model: str) -> StepScorer:
+        scorer = options.load(model, cache)
+        fingerprints.append(f"{model} {scorer.fingerprint}")
+        return scorer
 
     with options.open_cache() if models else nullcontext() as cache:
         result = run(
@@ -142,12 +150,14 @@ def compare(*, models: list[str], data: str, benchmark: str, options: Comparison
             seed=options.seed,
             draws=options.draws,
             progress=not options.quiet,
-            load=lambda model: options.load(model, cache),
+            load=load,
             cache=cache,
             **values,
         )
     if options.report is not None:
-        write_comparison(result, options.report)
+        command = shlex.join(["surefoot", *sys.argv[1:]])
+        made = provenance(data=data, fingerprint=", ".join(fingerprints) or None, command=command)
+        write_comparison(result, options.report, made=made)
         print(f"surefoot: Wrote the report to {options.report}", file=sys.stderr)
     print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else result)
     return DONE if result.complete else INCOMPLETE

@@ -50,11 +50,11 @@ def baseline_cells(
 
     >>> constant = Baseline("every step correct", "", {"f1": 0.0})
     >>> baseline_cells({"f1": "F1"}, "mine", ["71.2"], [constant])
-    (['', 'F1'], [['mine', '71.2'], ['baseline: every step correct', '0.0']])
+    (['scorer', 'F1'], [['mine', '71.2'], ['baseline: every step correct', '0.0']])
     """
     rows = [[model, *values]]
     rows += [[PREFIX + each.name, *(percent(each.values.get(key)) for key in metrics)] for each in baselines]
-    return ["", *metrics.values()], rows
+    return ["scorer", *metrics.values()], rows
 
 
 def about(baselines: Sequence[Baseline]) -> str:

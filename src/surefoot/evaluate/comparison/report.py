@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from surefoot.errors import OptionError
@@ -15,6 +16,7 @@ from surefoot.evaluate.comparison.result import (
     difference_cells,
     scorer_cells,
 )
+from surefoot.evaluate.provenance import provenance
 from surefoot.evaluate.report import prepare_report
 from surefoot.evaluate.report_page import figures
 from surefoot.evaluate.report_page.content import (
@@ -39,24 +41,25 @@ ABOUT = {
 """What the numbers of each benchmark are."""
 
 
-def write_comparison(comparison: Comparison, path: str | Path) -> None:
-    """Write the report as one self-contained HTML file.
+def write_comparison(comparison: Comparison, path: str | Path, *, made: Mapping[str, str] | None = None) -> None:
+    """Write the report as one self-contained HTML file. `made` is what it says about how it was made (default: date
+    and versions).
 
-        evaluate.write_comparison(comparison, "compare.html")
+        evaluate.write_comparison(comparison, "compare.html", made=evaluate.provenance(data="rows.jsonl"))
 
     Needs `pip install "surefoot[report]"`.
     """
     prepare_report(path)
-    text = comparison_html(comparison)
+    text = comparison_html(comparison, made=provenance() if made is None else made)
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OptionError(f"The report cannot be written to {path}: {error}") from error
 
 
-def comparison_html(comparison: Comparison) -> str:
-    """Return the report as text."""
-    return page(content(comparison))
+def comparison_html(comparison: Comparison, *, made: Mapping[str, str] | None = None) -> str:
+    """Return the report as text. Without `made`, equal comparisons give equal texts."""
+    return page(replace(content(comparison), made=made or {}))
 
 
 def content(comparison: Comparison) -> Content:
@@ -152,7 +155,7 @@ def _tables(comparison: Comparison) -> list[Panel]:
         "Tokens that the scorer read, and the wall time of scoring and loading in seconds. Scores from the cache take "
         "no time."
     )
-    cost_table = Table(["", "tokens", "seconds", "loading", "cached prompts"], costs)
+    cost_table = Table(["scorer", "tokens", "seconds", "loading", "cached prompts"], costs)
     return [
         Panel(
             "Scorers and baselines",

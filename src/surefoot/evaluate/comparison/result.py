@@ -164,7 +164,7 @@ def points(difference: Difference) -> str:
 
 def scorer_cells(comparison: Comparison) -> Cells:
     """Return the table of scorers and baselines: metrics, unscored solutions, and costs."""
-    header = ["", *(name for name, _ in comparison.metrics), "unscored", "tokens", "seconds"]
+    header = ["scorer", *(name for name, _ in comparison.metrics), "unscored", "tokens", "seconds"]
     rows = []
     for at, scorer in enumerate(comparison.scorers):
         cost = scorer.cost

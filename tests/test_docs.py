@@ -20,7 +20,7 @@ from helpers.serving import served
 from surefoot.cli.main import main
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CARD = ROOT / "src" / "surefoot" / "families" / "mini" / "checkpoint" / "README.md"
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", CARD]
 HUB_ID = "Qwen/Qwen2.5-Math-PRM-7B"
@@ -137,12 +137,12 @@ def test_commands_run(
         assert main(arguments) == (1 if arguments[0] == "check" else 0)
 
 
-def test_the_readme_shows_what_its_first_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_getting_started_shows_what_its_first_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     """And the embedded model is right about it: the second step is the first wrong one."""
-    readme = ROOT / "README.md"
-    command = next(words for words in _commands("".join(blocks(readme, ""))) if words[:2] == ["surefoot", "score"])
+    page = ROOT / "docs" / "getting-started.md"
+    command = next(words for words in _commands("".join(blocks(page, ""))) if words[:2] == ["surefoot", "score"])
     assert main(command[1:]) == 0
-    found, (shown, *_) = capsys.readouterr().out, blocks(readme, "text")
+    found, (shown, *_) = capsys.readouterr().out, blocks(page, "text")
     number = re.compile(r"\d\.\d{3}")
     assert number.sub("#", found) == number.sub("#", shown)
     assert list(map(float, number.findall(found))) == pytest.approx(

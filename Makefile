@@ -7,7 +7,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist l
 # CI overrides this with uv, which installs the CPU build of torch.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint browser sandbox wheel
+.PHONY: demo test test-transformers-4 test-verl test-verifiers test-vllm lint browser sandbox wheel docs
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -72,6 +72,11 @@ wheel: $(BIN)/python
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python .ci/check_wheel.py dist
 
+# Build the documentation site in site/, with warnings as errors, and check that it loads nothing from other hosts.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python .ci/check_site.py site
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -81,6 +86,12 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable ".[test]"
+	@touch $@
+
+# Without the package itself: the pages are made from its source, so torch is not needed. Ruff formats signatures.
+# The pinned versions need Python 3.11 or newer.
+$(VENV)/.docs: $(BIN)/python constraints.txt
+	$(PIP) mkdocs-material "mkdocstrings[python]" ruff
 	@touch $@
 
 $(VENV)/.transformers-4: $(VENV)/.test

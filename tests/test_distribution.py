@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import surefoot
 from surefoot.cli.main import load_command
 from surefoot.families import find_models
 
-try:
+if sys.version_info >= (3, 11):
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
+else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent

@@ -133,7 +133,7 @@ def compare(*, models: list[str], data: str, benchmark: str, options: Comparison
     from surefoot.evaluate import compare as run
     from surefoot.evaluate import provenance, write_comparison
 
-    fingerprints = []
+    fingerprints: list[str] = []
 
     def load(model: str) -> StepScorer:
         scorer = options.load(model, cache)

@@ -59,6 +59,8 @@ def test_keys_after_a_failure_are_ignored(page: Page, folder: Path) -> None:
     press(page, "w j n r")
     page.wait_for_selector(".step.selected .person:has-text('saving')")
     assert verdicts(page) == ["saving…", "no verdict", "no verdict"]
+    while not held:  # the page shows that it is saving before its request arrives here
+        page.wait_for_timeout(20)
     (only,) = held
     only.abort()
     page.wait_for_selector("#problem:has-text('Not saved (step 1)')")

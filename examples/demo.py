@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import surefoot
 from surefoot.display.terminal import BOLD, GREY, paint, show, wants_colour
 
@@ -59,10 +63,11 @@ EXAMPLES = (
 NEXT = """\
 mini catches arithmetic errors; it often misses a correct calculation that answers the wrong question (see its card).
 What to try next:
-  .venv/bin/surefoot score --question "Tom has 3 bags of 4 apples. How many?" --solution "Tom has 3 * 4 = 12 apples."
-  .venv/bin/surefoot score --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4 --question "..." --solution "..."
-  .venv/bin/surefoot models          # the PRMs that load by name
-  .venv/bin/pip install ".[serve]" && .venv/bin/surefoot serve          # a page at http://127.0.0.1:8000\
+  {bin}/surefoot score --question "Tom has 3 bags of 4 apples. How many?" --solution "Tom has 3 * 4 = 12 apples."
+  {bin}/pip install ".[nf4]"       # for the next command, which downloads 15 GB
+  {bin}/surefoot score --model Qwen/Qwen2.5-Math-PRM-7B --quantize nf4 --question "..." --solution "..."
+  {bin}/surefoot models          # the PRMs that load by name
+  {bin}/pip install ".[serve]" && {bin}/surefoot serve          # a page at http://127.0.0.1:8000\
 """
 
 
@@ -75,7 +80,8 @@ def main() -> None:
             print(f"\n{paint(question, BOLD, colour)}")
             asked = question
         print(f"\n{title}\n{show(result, colour=colour)}")
-    print(f"\n{paint(NEXT, GREY, colour)}")
+    commands = NEXT.format(bin=os.path.relpath(Path(sys.executable).parent))
+    print(f"\n{paint(commands, GREY, colour)}")
 
 
 if __name__ == "__main__":

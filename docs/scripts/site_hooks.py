@@ -76,7 +76,9 @@ def site_link(target: str, uri: str) -> str:
     source = SOURCES.get(uri, f"docs/{uri}")
     wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
     pages = {file: page for page, file in SOURCES.items()}
-    if wanted in pages:
+    if wanted == source:  # a page that links to its own file offers it as a download
+        found = wanted.removeprefix("docs/")
+    elif wanted in pages:
         found = pages[wanted]
     elif wanted.startswith("docs/") and (ROOT / wanted).is_file() and not wanted.startswith("docs/scripts/"):
         found = wanted.removeprefix("docs/")

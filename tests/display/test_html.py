@@ -140,6 +140,7 @@ def test_in_a_browser(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
         ("It costs $5 and $7.", []),
         ("$5, so $x^2$ and \\(<b>\\)", ["$x^2$", "\\(<b>\\)"]),
         ("\\[\\frac12\\]", ["\\[\\frac12\\]"]),
+        ("\\(20% of 50\\) \\(20\\%\\) \\(a \\\\% b\\)", ["\\(20\\%\\)"]),
         ("$\\href{javascript:alert(1)}{x}$ $\\style{color: red}{x}$ $\\def\\x{y}\\x$", []),
     ],
 )

@@ -40,8 +40,9 @@ STYLES = {
 NOT_TYPESET = re.compile(
     r"\\(?:href|url|html|includegraphics|require|class|style|cssId|unicode|def|gdef|edef|xdef|let|newcommand|newenvironment"
     r"|renewcommand|providecommand|data|mmlToken|bbox|color|textcolor|colorbox|fcolorbox|definecolor|phantom)"
+    r"|(?<!\\)(?:\\\\)*%"
 )
-"""Commands that MathJax must not see."""
+"""What MathJax must not see: these commands, and percent signs, which would hide the rest of their line."""
 
 for _number in range(BUCKETS):
     _background, _ink = colour(_number)

@@ -4,10 +4,11 @@
 const mathematics = (() => {
   "use strict";
   const MAX_CHARS = 5000;
+  const MAX_DEPTH = 30; // of braces: browsers need seconds to lay out deeper ones
   const CLOSERS = { "\\(": "\\)", "\\[": "\\]", $$: "$$", $: "$" };
   const EDGE = /^[ \t\r\n]|[ \t\r\n]$|\n[ \t]*\n/;
   const WORDS = /\\(?:text|textbf|textit|textrm|mathrm|mbox|operatorname)\*?\s*\{[^{}]*\}|\\[A-Za-z]+/g;
-  const PROSE = /[a-z]{3,}[,;]?\s+[a-z]{2,}/;
+  const PROSE = /[a-z]{3}[,;]?\s+[a-z]{2}/;
   const LATEX = /\\[^\s$]|[\^_]/;
   const SIMPLE = /^(?![*/=):,]|<<)[0-9A-Za-z.,;+\-*/=<>()|!:'[\] ]*[0-9A-Za-z)|!'\]]$/;
 
@@ -61,8 +62,11 @@ const mathematics = (() => {
   const dropping = (count, instead) => (context) => { context.consumeArgs(count); return instead; };
   const macros = () => ({
     "\\color": dropping(1, ""), "\\textcolor": dropping(1, ""), "\\colorbox": dropping(1, "\\text"), "\\fcolorbox": dropping(2, "\\fbox"), "\\pmb": "\\boldsymbol{#1}",
+    ...Object.fromEntries(DEFINITIONS.map((name) => [`\\${name}`, () => refuse({ command: `\\${name}` })])),
   });
   const refuse = ({ command }) => { throw new Error(`${command} is not allowed.`); };
+  // A short definition can expand to millions of characters, and can remove its arguments.
+  const DEFINITIONS = ["def", "gdef", "edef", "xdef", "let", "futurelet", "newcommand", "renewcommand", "providecommand"];
   const options = (display) => ({
     output: "mathml", displayMode: display, throwOnError: true, strict: false, trust: refuse, macros: macros(), maxExpand: 1000, maxSize: 10,
   });
@@ -88,12 +92,22 @@ const mathematics = (() => {
     }
   };
 
+  const isDeep = (formula) => {
+    let depth = 0;
+    return [...formula.matchAll(/\\[\s\S]|[{}]/g)].some(([token]) => (depth += { "{": 1, "}": -1 }[token] ?? 0) > MAX_DEPTH);
+  };
+  // A percent sign would hide the rest of its line as a comment.
+  const withoutComments = (formula) => formula.replace(/\\[\s\S]|%/g, (token) => (token === "%" ? "\\%" : token));
+
   const rendered = new Map(); // by source; trees repeat the same formulas
   const render = ({ source, formula, display }) => {
     if (rendered.size > 5000) rendered.clear();
     if (!rendered.has(source)) {
       const box = pageElements.make("span", { class: display ? "mathematics display" : "mathematics", title: source });
-      try { katex.render(formula, box, options(display)); setLetters(box); } catch { box.replaceChildren(); }
+      try {
+        if (!isDeep(formula)) katex.render(withoutComments(formula), box, options(display));
+        setLetters(box);
+      } catch { box.replaceChildren(); }
       rendered.set(source, box.firstChild ? box : null);
     }
     return rendered.get(source)?.cloneNode(true) ?? source;

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 import pytest
@@ -22,6 +22,7 @@ from helpers.contrast import LOW_CONTRAST
 from helpers.search_records import random_records
 from helpers.serving import QUESTION, SOLUTION, served
 from helpers.small import LINEAR, write
+from surefoot.core.aggregation import AGGREGATIONS
 from surefoot.core.calibration import Calibration, FittedOn, Logistic
 from surefoot.core.search_result import SearchRecord
 from surefoot.scoring.ensemble import Ensemble
@@ -501,7 +502,7 @@ def open_results(page: Page, text: str) -> None:
         ({"request": {"items": [{"question": "x"}]}, "response": {"results": [{}]}}, "no question or no solution"),
         (
             {"request": {"items": [{"question": "x", "solution": "y"}]}, "response": {"results": [{"steps": []}]}},
-            "no steps or no scale",
+            "a result has no scale",
         ),
     ],
 )
@@ -510,6 +511,55 @@ def test_files_that_are_no_results_are_errors(page: Page, content: str | dict[st
     open_results(page, text)
     page.wait_for_selector(f"#problem:has-text('{said}')")
     assert page.locator("article").count() == 0
+
+
+def saved_results(**changes: object) -> dict[str, Any]:
+    """A file of results as the page saves it: one solution, with a step for each score."""
+    scores = changes.pop("scores", [0.9])
+    assert isinstance(scores, list)
+    steps = [
+        {"text": f"Step {at}", "score": each, "status": "scored", "spread": None, "members": []}
+        for at, each in enumerate(scores)
+    ]
+    texts = {"status": "scored", "model": "m", "split": "lines", "scale": "probability"}
+    nothing = dict.fromkeys(["reason", "answer", "calibration", *(each.name for each in AGGREGATIONS.values())])
+    result = {**texts, **nothing, "steps": steps, "tokens": 3, "empty_steps": 0, "warnings": [], "outside": []}
+    items = [{"question": "Why?", "solution": "So."}]
+    response = {"results": [result | changes]}
+    return {"format": "surefoot-results-1", "request": {"items": items}, "response": response}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"steps": [{"text": "x", "score": 0.5, "status": "scored", "spread": None}]}, "steps"),  # no members
+        ({"steps": [None]}, "steps"),
+        ({"scale": "constructor"}, "scale"),
+        ({"scale": ["margin"]}, "scale"),
+        ({"outside": [3]}, "outside"),
+        ({"outside": [[0, -1]]}, "outside"),
+        ({"warnings": [{}]}, "warnings"),
+        ({"model": None}, "model"),
+        ({"min": "0.5"}, "min"),
+    ],
+)
+def test_every_field_of_opened_results_is_checked(page: Page, changes: dict[str, object], name: str) -> None:
+    """The page stays as it was."""
+    page.locator("#question").fill("Mine")
+    open_results(page, json.dumps(saved_results(**changes)))
+    page.wait_for_selector(f"#problem:has-text('a result has no {name}')")
+    assert page.locator("#question").input_value() == "Mine"
+    assert page.locator("article").count() == 0
+    open_results(page, json.dumps(saved_results()))
+    page.wait_for_selector("article")
+    assert page.locator("#problem").is_hidden()
+
+
+def test_huge_files_are_not_read(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "huge.jsonl"
+    path.write_bytes(b" " * 20_000_001)
+    page.locator("#open-file").set_input_files(path)
+    page.wait_for_selector("#problem:has-text('It is larger than 20 MB')")
 
 
 def paste(page: Page, text: str) -> None:
@@ -542,6 +592,28 @@ def test_jsonl_can_be_pasted(page: Page, scorer: surefoot.Scorer) -> None:
     page.locator("#question").fill("")
     paste(page, '{"question": "x"}')
     assert page.locator("#question").input_value() == '{"question": "x"}'
+
+
+def test_pasted_lists_of_steps_stay_those_steps(page: Page) -> None:
+    """Blank lines in a step, lines that end in CRLF, blank lines between them, and line separators of Unicode."""
+    listed = {"question": "Q", "steps": ["a\r\n \r\n\nb\u2028c", "d\n\n", "e"], "solution": "ignored"}
+    text = {"question": "Q", "solution": "one\n\ntwo\nthree"}
+    paste(page, "\r\n".join([json.dumps(listed, ensure_ascii=False), "", json.dumps(text), " "]))
+    until(page, "document.querySelectorAll('.step').length === 3")
+    assert page.locator("#split").input_value() == "paragraphs"
+    # The other solution is split as before.
+    page.get_by_role("button", name="Next →").first.click()
+    until(page, "document.querySelector('#solution-0').value.startsWith('one')")
+    assert page.locator("#split").input_value() == "auto"
+
+
+def test_a_bad_line_is_named(page: Page) -> None:
+    lines = json.dumps({"question": "Q", "solution": "S"}) + '\n\n{"question": "Q"}\n'
+    paste(page, lines)
+    page.wait_for_selector("#problem:has-text('The lines were pasted as text. Line 3 is not JSON with `question`')")
+    assert page.locator("#question").input_value() == lines
+    open_results(page, lines)
+    page.wait_for_selector("#problem:has-text('file.json cannot be opened. Line 3 is not JSON')")
 
 
 # --- searches from files --------------------------------------------------------------------------------------------

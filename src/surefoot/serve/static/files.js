@@ -4,10 +4,28 @@
   const { at, make } = pageElements;
   const FORMAT = "surefoot-results-1";
   const SPLITS = [...at("split").options].map((option) => option.value);
-  const pasted = { groups: [], from: "" };
+  const MAX_BYTES = 20_000_000;
+  const pasted = { groups: [], from: "", split: "auto" };
 
   const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
   const isScore = (value) => value === null || (typeof value === "number" && Number.isFinite(value));
+  const isText = (value) => typeof value === "string";
+  const isTextOrNull = (value) => value === null || isText(value);
+  const isCount = (value) => Number.isInteger(value) && value >= 0;
+  const isScale = (value) => isText(value) && Object.hasOwn(MEANINGS, value);
+  const listOf = (check) => (value) => Array.isArray(value) && value.every(check);
+  const wrongField = (value, fields) => Object.keys(fields).find((name) => !isObject(value) || !fields[name](value[name]));
+  const isSpan = (value) => listOf(isCount)(value) && value.length === 2;
+
+  // What the page reads of a result.
+  const MEMBER = { model: isText, score: isScore, reason: isTextOrNull };
+  const STEP = { text: isText, score: isScore, status: isText, spread: isScore, members: listOf((member) => !wrongField(member, MEMBER)) };
+  const RESULT = {
+    steps: listOf((step) => !wrongField(step, STEP)), scale: isScale, status: isText, model: isText, split: isText, reason: isTextOrNull, answer: isTextOrNull,
+    calibration: isTextOrNull, tokens: isCount, empty_steps: isCount, warnings: listOf(isText), outside: listOf(isSpan),
+    ...Object.fromEntries(AGGREGATIONS.map(([name]) => [name, isScore])),
+  };
+
   const shorten = (text) => { const line = text.replace(/\s+/g, " ").trim(); return line.length > 60 ? `${line.slice(0, 60)}…` : line; };
 
   // --- results ----------------------------------------------------------------------------------------------------
@@ -27,12 +45,11 @@
     const items = content.request?.items, results = content.response?.results;
     if (!Array.isArray(items) || !Array.isArray(results) || items.length !== results.length) throw wrong("items and results do not match");
     if (items.length === 0 || items.length > MOST) throw wrong(`it has ${items.length} solutions`);
-    for (const item of items) if (typeof item?.question !== "string" || typeof item.solution !== "string") throw wrong("an item has no question or no solution");
+    for (const item of items) if (wrongField(item, { question: isText, solution: isText })) throw wrong("an item has no question or no solution");
+    if (items.some((item) => item.question !== items[0].question)) throw wrong("its items have different questions");
     for (const result of results) {
-      if (!isObject(result) || !Array.isArray(result.steps) || !(result.scale in MEANINGS)) throw wrong("a result has no steps or no scale");
-      for (const name of ["warnings", "outside"]) if (!Array.isArray(result[name])) throw wrong(`a result has no ${name}`);
-      for (const [name] of AGGREGATIONS) if (!isScore(result[name])) throw wrong(`a result has no ${name}`);
-      for (const step of result.steps) if (typeof step?.text !== "string" || !isScore(step.score)) throw wrong("a step has no text or no score");
+      const name = wrongField(result, RESULT);
+      if (name) throw wrong(`a result has no ${name}, or a wrong one`);
     }
     if (results.some((result) => result.scale !== results[0].scale)) throw wrong("its results have different scales");
     return content;
@@ -54,6 +71,7 @@
     if (!file) return;
     show("problem", "");
     try {
+      if (file.size > MAX_BYTES) throw new Error(`It is larger than ${MAX_BYTES / 1e6} MB. Use \`surefoot bulk\` to score large files.`);
       const text = await file.text();
       let content = null;
       try { content = JSON.parse(text); } catch { /* may be JSONL */ }
@@ -67,30 +85,38 @@
 
   // --- JSONL ------------------------------------------------------------------------------------------------------
 
-  // The solutions of each question, or null if a line is anything else.
+  // The question and the solution on a line, or null. A blank line in a step would end it.
+  function itemOf(line) {
+    let data = null;
+    try { data = JSON.parse(line); } catch { return null; }
+    if (!isObject(data) || !isText(data.question)) return null;
+    const { question, steps, solution } = data;
+    if (listOf(isText)(steps) && steps.length) return { question, listed: true, text: steps.map((step) => step.replace(/[^\S\r\n]*[\r\n]\s*[\r\n]/g, "\n")).join("\n\n") };
+    return isText(solution) ? { question, listed: false, text: solution } : null;
+  }
+
+  // The solutions of each question, or null if the text does not begin with one.
   function groupsOf(text) {
     const groups = new Map();
-    for (const line of text.split("\n")) {
+    for (const [index, line] of text.split("\n").entries()) {
       if (!line.trim()) continue;
-      let data = null;
-      try { data = JSON.parse(line); } catch { return null; }
-      if (!isObject(data) || typeof data.question !== "string") return null;
-      const steps = Array.isArray(data.steps) && data.steps.every((step) => typeof step === "string") ? data.steps : null;
-      if (steps === null && typeof data.solution !== "string") return null;
-      const found = groups.get(data.question) ?? [];
-      found.push({ text: steps ? steps.join("\n\n") : data.solution, listed: steps !== null });
-      groups.set(data.question, found);
+      const item = itemOf(line);
+      if (!item && groups.size === 0) return null;
+      if (!item) throw new Error(`Line ${index + 1} is not JSON with \`question\` and \`solution\` or \`steps\`.`);
+      const key = JSON.stringify([item.question, item.listed]); // lists of steps and texts are split differently
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(item);
     }
     // Questions with more solutions than the page compares are several entries.
     const entries = [];
-    for (const [question, all] of groups) {
-      for (let start = 0; start < all.length; start += MOST) entries.push({ question, solutions: all.slice(start, start + MOST), start, total: all.length });
+    for (const all of groups.values()) {
+      for (let start = 0; start < all.length; start += MOST) entries.push({ question: all[0].question, solutions: all.slice(start, start + MOST), start, total: all.length });
     }
     return entries.length ? entries : null;
   }
 
   function useGroups(entries, from) {
-    Object.assign(pasted, { groups: entries, from });
+    Object.assign(pasted, { groups: entries, from, split: at("split").value });
     at("pasted").replaceChildren(...entries.map(({ question, solutions, start, total }, index) => {
       const which = total === 1 ? "1 solution" : `solutions ${start + 1} to ${start + solutions.length} of ${total}`;
       return make("option", { value: index, text: `${index + 1}. ${shorten(question) || "no question"} (${which})` });
@@ -106,14 +132,15 @@
     at("pasted-next").disabled = index === pasted.groups.length - 1;
     at("question").value = question;
     setSolutions(solutions.map((each) => each.text));
-    if (solutions.some((each) => each.listed)) at("split").value = "paragraphs";
+    at("split").value = solutions[0].listed ? "paragraphs" : pasted.split;
     const count = solutions.length === 1 ? "1 solution" : `${solutions.length} solutions`;
     at("said").textContent = `Took ${count} from ${pasted.from}.`;
     score();
   }
 
   function paste(event) {
-    const found = groupsOf(event.clipboardData?.getData("text/plain") ?? "");
+    let found = null;
+    try { found = groupsOf(event.clipboardData?.getData("text/plain") ?? ""); } catch (error) { tell(new Error(`The lines were pasted as text. ${error.message}`)); }
     if (!found) return; // any other text is pasted as usual
     event.preventDefault();
     useGroups(found, "the pasted lines");
@@ -123,6 +150,7 @@
   at("open").addEventListener("click", () => at("open-file").click());
   at("open-file").addEventListener("change", (event) => open(event.target.files[0]));
   at("editor").addEventListener("paste", paste);
+  at("split").addEventListener("change", () => { pasted.split = at("split").value; });
   at("pasted").addEventListener("change", () => useGroup(Number(at("pasted").value)));
   at("pasted-previous").addEventListener("click", () => useGroup(Number(at("pasted").value) - 1));
   at("pasted-next").addEventListener("click", () => useGroup(Number(at("pasted").value) + 1));

@@ -562,6 +562,27 @@ def test_huge_files_are_not_read(page: Page, tmp_path: Path) -> None:
     page.wait_for_selector("#problem:has-text('It is larger than 20 MB')")
 
 
+@pytest.mark.parametrize(
+    ("scale", "scores", "expected"),
+    [
+        ("probability", [0.9, None, 0.2, 0.95, None], ["correct", "not scored", "wrong", "after an error", "not scored"]),
+        ("margin", [0.9, -0.1, 0.9], ["correct", "wrong", "after an error"]),
+        ("log_ratio", [2.0, None, 3.0], ["correct", "not scored", "correct"]),
+        ("log_ratio", [1e-320, -7.0, 3.0], ["correct", "wrong", "after an error"]),
+    ],
+)
+def test_what_follows_any_error_is_not_judged(
+    page: Page, scale: str, scores: list[float | None], expected: list[str]
+) -> None:
+    """Also if the first error is unknown, because an earlier step has no score."""
+    open_results(page, json.dumps(saved_results(scale=scale, scores=scores)))
+    page.wait_for_selector("article")
+    kinds = page.locator(".step .mark").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
+    assert kinds == expected
+    said = page.locator(".verdict").inner_text()
+    assert said == ("– first error unknown" if None in scores else "✗ first error at step 2")
+
+
 def paste(page: Page, text: str) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.evaluate("(text) => navigator.clipboard.writeText(text)", text)

@@ -202,7 +202,7 @@ const threshold = () => Number(at("threshold").value);
 function rangeOf(results) {
   if (results[0].scale in SCALES) return SCALES[results[0].scale];
   // Log-ratios are unbounded: the axis ends at the largest one.
-  const far = Math.max(0, ...results.flatMap((result) => result.steps.map((step) => Math.abs(step.score ?? 0)))) || 1;
+  const far = results.flatMap((result) => result.steps).reduce((most, step) => Math.max(most, Math.abs(step.score ?? 0)), 0) || 1;
   return [-far, 0, far];
 }
 
@@ -230,10 +230,10 @@ function kindOf(score) {
 // Scores above the threshold and up to this one are uncertain. On an unbounded scale there are none.
 function certain() { return state.scale in SCALES ? (state.range[2] + threshold()) / 2 : threshold(); }
 
-// A score after the first error says little: the steps build on a mistake.
-function stepKind(result, index) {
-  const error = firstError(result);
-  return error !== null && error >= 0 && index > error && result.steps[index].score !== null ? "after" : kindOf(result.steps[index].score);
+// What to call each step. A score after an error says little: the steps build on a mistake.
+function stepKinds(result) {
+  const error = result.steps.findIndex((step) => kindOf(step.score) === "wrong"); // an unscored step may come before it
+  return result.steps.map(({ score }, index) => (score !== null && error >= 0 && index > error ? "after" : kindOf(score)));
 }
 
 function markClass(kind) { return kind === "after" ? "none" : kind; }
@@ -293,7 +293,8 @@ function card(result, index) {
     if (!several) box.append(make("dl", { class: "numbers" }, ...AGGREGATIONS.map(([key, name]) =>
       make("div", {}, make("dt", { text: name }), make("dd", { text: number(result[key]) })))));
     if (result.steps.length > 1 && !several) box.append(...curves());
-    box.append(make("ol", { class: "steps" }, ...result.steps.map((step, at) => stepRow(step, at, stepKind(result, at), at === firstError(result)))));
+    const [kinds, error] = [stepKinds(result), firstError(result)];
+    box.append(make("ol", { class: "steps" }, ...result.steps.map((step, at) => stepRow(step, at, kinds[at], at === error))));
   }
   const answer = result.answer === null ? "no final answer" : `answer: ${result.answer}`;
   box.append(make("p", { class: "meta", text: `${answer} · split by ${result.split} · ${result.tokens} tokens · ${result.model}` }));
@@ -369,9 +370,10 @@ function curve(results) {
     });
     svg.append(draw("path", { class: `s${which}`, d: path }));
     let last = null;
+    const kinds = stepKinds(result);
     result.steps.forEach((step, index) => {
       if (step.score === null) return;
-      const color = results.length > 1 ? `s${which}` : `is-${stepKind(result, index)}`;
+      const color = results.length > 1 ? `s${which}` : `is-${kinds[index]}`;
       const dot = draw("circle", { class: `dot ${color}`, cx: x(index), cy: y(step.score), r: most > 40 ? 2.5 : 4.5 });
       dot.append(draw("title", {}, `Step ${index + 1}: ${number(step.score)}`));
       svg.append(dot);

@@ -133,7 +133,8 @@ def test_formulas_are_found(text: str, formulas: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\\(" * 60_000, "$x " * 60_000, "\\(" * 60_000 + "\\)", "$" * 100_000, "\\" * 100_001, f"${'a' * 4990}$ " * 200]
+    "text",
+    ["\\(" * 60_000, "$x " * 60_000, "\\(" * 60_000 + "\\)", "$" * 100_000, "\\" * 100_001, f"${'a' * 4990}$ " * 200],
 )
 def test_long_texts_take_linear_time(text: str) -> None:
     started = time.perf_counter()

@@ -565,7 +565,7 @@ def test_huge_files_are_not_read(page: Page, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scale", "scores", "expected"),
     [
-        ("probability", [0.9, None, 0.2, 0.95, None], ["correct", "not scored", "wrong", "after an error", "not scored"]),
+        ("probability", [0.9, None, 0.2, 0.95], ["correct", "not scored", "wrong", "after an error"]),
         ("margin", [0.9, -0.1, 0.9], ["correct", "wrong", "after an error"]),
         ("log_ratio", [2.0, None, 3.0], ["correct", "not scored", "correct"]),
         ("log_ratio", [1e-320, -7.0, 3.0], ["correct", "wrong", "after an error"]),

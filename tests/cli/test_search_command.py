@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import surefoot
 from helpers.bulk import write_jsonl
 from helpers.policies import END, START, Table, write_table_policy
 from surefoot.cli.main import main
@@ -41,7 +42,11 @@ def test_a_file_of_questions(
     assert "dvts 2x2" in told.out
     assert "1 questions, 0 from earlier runs" in told.out
     assert "Wrote the report" in told.err
-    assert QUESTION in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert QUESTION in text
+    assert text.count("How it was made") == 1
+    assert f"<dt>data</dt><dd>{questions}</dd>" in text
+    assert f"<dt>model fingerprint</dt><dd>{surefoot.load(checkpoint).fingerprint}</dd>" in text
     (record,) = read_search_records(out)
     assert (record.gold, set(record.searches)) == ("14", {"beam 2x2", "dvts 2x2"})
     assert {node.answer for search in record.searches.values() for node in search.finished} <= {"14", "20"}

@@ -234,6 +234,8 @@ def test_the_page(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
     rows[1]["messages"][1]["content"] = "start" + "x" * 9000 + "<b>end"
     result = evaluate.agentprocessbench(None, rows, draws=20)
     evaluate.report(result, tmp_path / "x.html")
+    alone = evaluate.agentprocessbench(None, [trajectory([1, 1], [0.9, 0.8])], draws=10)
+    assert "it needs scored steps with each of these labels" in evaluate.report_html(alone)
     browser_page.goto((tmp_path / "x.html").as_uri())
     assert browser_page.title() == "AgentProcessBench: precomputed scores"
     counts = {

@@ -356,6 +356,13 @@ def test_the_command_compares_a_model_a_service_and_scores(
     assert {"name": "position", "fitted": True}.items() <= found["baselines"][2].items()
 
 
+def test_the_report_says_why_a_number_is_not_defined() -> None:
+    correct = [row | {"label": -1} for row in rows(12)]
+    text = evaluate.comparison_html(evaluate.compare([], correct, scores=["weak", "strong"], draws=10))
+    assert text.count("it needs scored solutions with and without an error") == 2
+    assert "not defined for one of them" in text
+
+
 def test_the_report_says_how_it_was_made(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "compare.html"
     words = ["compare", "mini", "mini", "--data", data, "--draws", "0", "--report", str(report)]

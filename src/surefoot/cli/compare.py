@@ -6,7 +6,6 @@ Options are checked and data read before a model is loaded. Files are written be
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -132,6 +131,7 @@ def compare(*, models: list[str], data: str, benchmark: str, options: Comparison
     check_compared(benchmark, models, fields, names, values)
     from surefoot.evaluate import compare as run
     from surefoot.evaluate import provenance, write_comparison
+    from surefoot.evaluate.provenance import command_line
 
     fingerprints: list[str] = []
 
@@ -155,8 +155,7 @@ def compare(*, models: list[str], data: str, benchmark: str, options: Comparison
             **values,
         )
     if options.report is not None:
-        command = shlex.join(["surefoot", *sys.argv[1:]])
-        made = provenance(data=data, fingerprint=", ".join(fingerprints) or None, command=command)
+        made = provenance(data=data, fingerprint=", ".join(fingerprints) or None, command=command_line())
         write_comparison(result, options.report, made=made)
         print(f"surefoot: Wrote the report to {options.report}", file=sys.stderr)
     print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else result)

@@ -6,7 +6,6 @@ once. Files are written before anything is printed, because the reader of a pipe
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,10 +59,10 @@ class Evaluation:
         result = self.measurement.run(measure, rows, self.calibration.read(), **settings)
         if self.report is not None:
             from surefoot.evaluate import provenance, report
+            from surefoot.evaluate.provenance import command_line
 
-            command = shlex.join(["surefoot", *sys.argv[1:]])
             fingerprint = fingerprints[0] if fingerprints else None
-            report(result, self.report, made=provenance(data=data, fingerprint=fingerprint, command=command))
+            report(result, self.report, made=provenance(data=data, fingerprint=fingerprint, command=command_line()))
             print(f"surefoot: Wrote the report to {self.report}", file=sys.stderr)
         self.measurement.print(result)
         return result

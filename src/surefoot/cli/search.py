@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import shlex
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -255,7 +254,7 @@ def search(
         fresh=input_options.fresh,
         progress=not quiet,
     )
-    return _report(found, report, as_json=json)
+    return _report(found, report, questions, scorer.fingerprint, as_json=json)
 
 
 def _ask(
@@ -311,8 +310,8 @@ def _answer_text(result: SearchResult) -> str:
     return "\n".join(lines)
 
 
-def _report(found: SearchJobReport, report: str | None, *, as_json: bool) -> int:
-    from surefoot.evaluate.provenance import provenance
+def _report(found: SearchJobReport, report: str | None, data: str, fingerprint: str, *, as_json: bool) -> int:
+    from surefoot.evaluate.provenance import command_line, provenance
     from surefoot.evaluate.search import compare_searches, write_search_report
 
     comparison = compare_searches(found.records)
@@ -322,8 +321,8 @@ def _report(found: SearchJobReport, report: str | None, *, as_json: bool) -> int
             comparison,
             found.records,
             report,
-            command=shlex.join(["surefoot", *sys.argv[1:]]),
-            metadata={**provenance(), "PRM computing": computing},
+            command=command_line(),
+            metadata={**provenance(data=data, fingerprint=fingerprint), "PRM computing": computing},
         )
         print(f"surefoot: Wrote the report to {report}", file=sys.stderr)
     seconds = {"seconds": round(found.seconds, 1), "scoring_seconds": round(found.scoring_seconds, 1)}

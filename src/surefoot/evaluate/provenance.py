@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import shlex
+import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +33,11 @@ def provenance(
         "command": command,
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def command_line() -> str:
+    """Return the command that runs, as a shell takes it. Keys are in files, so it has no secrets."""
+    return shlex.join(["surefoot", *sys.argv[1:]])
 
 
 def _installed() -> list[str]:

@@ -71,10 +71,12 @@ def content(result: AgentProcessBenchResult) -> Content:
 def _cards(result: AgentProcessBenchResult) -> list[Card]:
     overall = result.overall
     many = f"{overall.first_error.total:,} trajectories"
+    steps = f"{overall.step.total:,} steps"
+    no_auc = "it needs scored steps with each of these labels"
     return [
-        card("step accuracy", overall.step.value, overall.step.interval, f"{overall.step.total:,} steps"),
+        card("step accuracy", overall.step.value, overall.step.interval, steps, reason="no step has a label"),
         card("first error found", overall.first_error.value, overall.first_error.interval, many),
-        card("step AUC", result.step_auc, result.step_auc_interval, "label +1 against -1"),
+        card("step AUC", result.step_auc, result.step_auc_interval, "label +1 against -1", reason=no_auc),
     ]
 
 

@@ -39,6 +39,8 @@ ABOUT = {
     "best-of-n": "Accuracy of the selected solution in percent, over all solutions that each scorer judged.",
 }
 """What the numbers of each benchmark are."""
+NO_F1 = "it needs scored solutions with and without an error"
+"""Why F1, the only headline number that may be missing, is not defined."""
 
 
 def write_comparison(comparison: Comparison, path: str | Path, *, made: Mapping[str, str] | None = None) -> None:
@@ -87,7 +89,7 @@ def content(comparison: Comparison) -> Content:
 def _cards(comparison: Comparison) -> list[Card]:
     name, values = comparison.metrics[0] if comparison.benchmark == "processbench" else comparison.metrics[-1]
     cards = [
-        card(f"{scorer.letter}: {name}", value, interval, scorer.name)
+        card(f"{scorer.letter}: {name}", value, interval, scorer.name, reason=NO_F1)
         for scorer, (value, interval) in zip(comparison.scorers, values, strict=True)
     ]
     for pair in comparison.pairs:
@@ -96,7 +98,8 @@ def _cards(comparison: Comparison) -> list[Card]:
         verdict = "undecided" if main.better is None else f"{letters[main.better]} is better"
         interval = main.interval
         between = "" if interval is None else f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f} (95%, paired)"
-        detail = "\n".join(part for part in (between, f"{main.total:,} {comparison.noun}") if part)
+        why = "not defined for one of them" if main.value is None else ""
+        detail = "\n".join(part for part in (between, why, f"{main.total:,} {comparison.noun}") if part)
         value = "not defined" if main.value is None else f"{100 * main.value:+.1f}"
         label = f"{letters[1]} − {letters[0]}: {main.metric}, {main.group}"
         cards.append(Card(label, value, detail, verdict))

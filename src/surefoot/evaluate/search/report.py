@@ -12,6 +12,7 @@ from surefoot.core.search_result import SearchRecord
 from surefoot.data.output import check_place
 from surefoot.display.search_tree import search_tree_script, search_tree_style
 from surefoot.errors import InputError, OptionError
+from surefoot.evaluate.provenance import provenance
 from surefoot.evaluate.report_page import figures
 from surefoot.evaluate.report_page.content import Card, Content, Panel, Table, card
 from surefoot.evaluate.report_page.figures import Line, TokenPoint
@@ -46,13 +47,16 @@ def write_search_report(
 ) -> None:
     """Write the report of a comparison. `records` are those that were compared.
 
+    `metadata` is what the report says about how it was made (default: date and versions).
+
         write_search_report(compare_searches(records), records, "report.html")
 
     Needs `pip install "surefoot[report]"`.
     """
     figures.require()
     check_place("report", path)
-    text = search_report_html(comparison, records, title=title, command=command, metadata=metadata)
+    made = provenance() if metadata is None else metadata
+    text = search_report_html(comparison, records, title=title, command=command, metadata=made)
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -89,6 +93,7 @@ def search_report_html(
         entries=(),
         scale=comparison.scale,
         notes=comparison.notes,
+        made={**(metadata or {}), **({} if command is None else {"command": command})},
     )
     labels = [search.label for search in comparison.searches]
     rows = [_row(record, found) for record, found in zip(records, comparison.outcomes, strict=True)]
@@ -98,8 +103,6 @@ def search_report_html(
         scripts=[search_tree_script(), static("questions.js")],
         styles=[static("questions.css"), search_tree_style()],
         texts=_texts(records),
-        command=command,
-        metadata=dict(metadata or {}),
         labels=labels,
         judged=bool(comparison.with_reference),
         data=embedded_json({"labels": labels, "ends": ENDS, "fates": FATES, "questions": rows}),

@@ -60,3 +60,13 @@ def test_the_conda_recipe_has_the_requirements_of_the_package() -> None:
     built = {re.split("[<>=]", each)[0] for each in project["build-system"]["requires"]}
     assert built <= {line.split(" ")[0] for line in recipe["requirements"]["host"]}
     assert recipe["context"]["version"] == surefoot.__version__
+    assert recipe["about"]["license"] == project["project"]["license"]
+    assert recipe["about"]["license_file"] == project["project"]["license-files"]
+
+
+def test_the_source_distribution_has_what_its_makefile_runs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    scripts = re.findall(r"^\t\$\(BIN\)/python (\S+)/\S+\.py", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert ".ci" in scripts
+    assert {f"/{folder}" for folder in scripts} <= set(included)

@@ -446,7 +446,7 @@ def test_without_references_the_page_shows_trees_and_costs(browser_page: Page, t
     browser_page.goto((tmp_path / "x.html").as_uri())
     assert "No question has a reference answer" in browser_page.inner_text(".notes")
     assert "generated tokens per question" in browser_page.inner_text(".cards")
-    assert browser_page.locator(".panel h2").all_inner_texts() == ["What the tokens buy", "Costs"]
+    assert browser_page.locator(".panel h2").all_inner_texts() == ["What the tokens buy", "Costs", "How it was made"]
     assert browser_page.locator("[data-kind]").count() == 2
     open_run(browser_page, 0, "dvts")
     assert len(rows(browser_page)) == 6

@@ -69,4 +69,4 @@ def test_a_failed_question_is_an_incomplete_job(
     rows = [{"question": text, "target": "14"} for text in (QUESTION, "Unknown?")]
     questions = write_jsonl(tmp_path / "more.jsonl", rows)
     assert call(str(questions), *command[1:]) == 1
-    assert "1 questions failed" in capsys.readouterr().err
+    assert "1 question failed" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from surefoot.cli.groups import with_groups
 from surefoot.cli.options import COMPUTE, OUTPUT, EnsembleOptions, Json, Quiet, Verbose, examples, finite
 from surefoot.cli.review import ReviewCommand, ReviewOptions
 from surefoot.core.generation import Sampling
+from surefoot.display.counting import counted
 from surefoot.labelling.rows import Target
 from surefoot.labelling.settings import CountedWrong, LabelBudget, LabelSettings, Procedure, Stop
 from surefoot.scoring.scorer_like import ScorerLike, as_scorer
@@ -297,7 +298,8 @@ def _report(found: LabelReport, *, as_json: bool) -> int:
         print(found.summary)
         print(f"{found.out / 'labels.jsonl'}: {len(found.solutions)} solutions, {found.resumed} questions resumed")
     if found.failed:
-        print(f"surefoot: {found.failed} questions failed. Run the same command again to retry them.", file=sys.stderr)
+        failed = counted(found.failed, "question")
+        print(f"surefoot: {failed} failed. Run the same command again to retry.", file=sys.stderr)
     if found.over_budget:
-        print(f"surefoot: The budget ended before {found.over_budget} questions.", file=sys.stderr)
+        print(f"surefoot: The budget ended before {counted(found.over_budget, 'question')}.", file=sys.stderr)
     return INCOMPLETE if found.failed or found.over_budget else DONE

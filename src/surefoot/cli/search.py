@@ -30,6 +30,7 @@ from surefoot.cli.options import (
 )
 from surefoot.core.generation import Sampling
 from surefoot.core.search_result import Selection
+from surefoot.display.counting import counted
 from surefoot.errors import OptionError
 from surefoot.searching.settings import STEP_END, Budget, SearchSettings
 
@@ -334,7 +335,9 @@ def _report(found: SearchJobReport, report: str | None, data: str, fingerprint: 
         if found.seconds and len(found.records) > found.resumed:
             share = found.scoring_seconds / found.seconds
             print(f"The PRM was computing for {share:.0%} of {found.seconds:,.0f} s.")
-        print(f"{found.out / 'results.jsonl'}: {len(found.records)} questions, {found.resumed} from earlier runs")
+        total = counted(len(found.records), "question")
+        print(f"{found.out / 'results.jsonl'}: {total}, {found.resumed} from earlier runs")
     if found.failed:
-        print(f"surefoot: {found.failed} questions failed. Run the same command again to retry them.", file=sys.stderr)
+        failed = counted(found.failed, "question")
+        print(f"surefoot: {failed} failed. Run the same command again to retry.", file=sys.stderr)
     return INCOMPLETE if found.failed else DONE

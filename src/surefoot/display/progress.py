@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any
 
+from surefoot.display.counting import counted
+
 LINE_EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
 
@@ -59,6 +61,9 @@ class Progress:
 
     def _line(self) -> None:
         self._last_line, self._printed = time.perf_counter(), self._done
-        total = "" if self._total is None else f" of {self._total}"
-        parts = [f"{self._done}{total} {self._unit}s", f"{self._last_line - self._started:.0f} s", self._note]
+        if self._total is None:
+            count = counted(self._done, self._unit)
+        else:
+            count = f"{self._done:,} of {counted(self._total, self._unit)}"
+        parts = [count, f"{self._last_line - self._started:.0f} s", self._note]
         print(f"surefoot: {', '.join(part for part in parts if part)}", file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import Any
 from surefoot.core.aggregation import find_aggregation
 from surefoot.core.search_result import SearchRecord
 from surefoot.data.output import check_place
+from surefoot.display.counting import counted
 from surefoot.display.search_tree import search_tree_script, search_tree_style
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate.provenance import provenance
@@ -147,7 +148,7 @@ def _cards(comparison: SearchComparison) -> list[Card]:
 def _search_card(search: SearchMeasurement) -> Card:
     majority = search.baselines[0]
     at = search.accuracy
-    shown = _accuracy_card(search.label, at, at.reason or f"{at.questions:,} questions")
+    shown = _accuracy_card(search.label, at, at.reason or counted(at.questions, "question"))
     if majority.accuracy.value is None:
         return shown
     gained = points(majority.difference.value, majority.difference.interval)
@@ -158,7 +159,7 @@ def _greedy_card(comparison: SearchComparison) -> list[Card]:
     greedy = comparison.greedy
     if greedy.accuracy.value is None:
         return []
-    total = f"{greedy.accuracy.questions:,} questions, {count(greedy.tokens)} tokens each"
+    total = f"{counted(greedy.accuracy.questions, 'question')}, {count(greedy.tokens)} tokens each"
     return [_accuracy_card("greedy decoding", greedy.accuracy, total)]
 
 
@@ -267,7 +268,7 @@ def _figure(comparison: SearchComparison) -> list[Panel]:
                 "Best of k and pass@k are exact expectations over all draws of k samples; votes are means over "
                 f"{curves.vote_draws} random draws where there are more. Ties count by their expected accuracy."
             )
-        about += f" {exact} Over {curves.questions:,} questions."
+        about += f" {exact} Over {counted(curves.questions, 'question')}."
     return [
         Panel(
             "Accuracy over tokens",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from surefoot.display.counting import counted
 from surefoot.display.tables import join_sections, table
 from surefoot.evaluate.search.curves import SampleCurves
 from surefoot.evaluate.search.measures import GreedyMeasurement, SearchMeasurement, Verdict
@@ -62,7 +63,7 @@ class SearchComparison:
         }
 
     def __str__(self) -> str:
-        sections = [f"Search: {self.generator} with {self.model}, {self.questions} questions"]
+        sections = [f"Search: {self.generator} with {self.model}, {counted(self.questions, 'question')}"]
         if self.with_reference:
             for search in self.searches:
                 sections.append(f"{search.label}: {budget_sentence(search)}\n{table(*summary_cells(search))}")

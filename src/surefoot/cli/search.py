@@ -221,8 +221,10 @@ def search(
     settings = strategy.settings(generator.sampling())
     names: list[str] = list(strategy.strategy or ["beam"])
     from surefoot.searching.job import read_questions, search_many
+    from surefoot.searching.requirements import require_packages
     from surefoot.searching.runner import Plan
 
+    require_packages(generator.generator, many=questions is not None)
     for name in names:  # a wrong call fails before models are loaded
         Plan.of(name, settings)
     if report is not None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from surefoot.client.transport import RejectedError
 from surefoot.errors import CheckpointError, ServiceError
-from surefoot.generate.connection import Connection
-from surefoot.generate.detection import ServedModel
+
+if TYPE_CHECKING:
+    from surefoot.generate.connection import Connection
+    from surefoot.generate.detection import ServedModel
 
 TOP_LOGPROBS = 20
 """How many tokens a completion lists at most, as vLLM's and OpenAI's limits are."""
@@ -58,6 +59,8 @@ async def _vllm(
     connection: Connection, served: ServedModel, prompt: Sequence[int], labels: Sequence[int]
 ) -> tuple[tuple[float, ...], int]:
     """vLLM reports the probability of one label per request. Older servers list the most probable tokens only."""
+    from surefoot.client.transport import RejectedError  # needs httpx, which models in this process do not
+
     found = []
     for first in labels:
         body = {

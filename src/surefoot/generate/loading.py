@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from surefoot.client.api_key import find_key
 from surefoot.core.addresses import is_service
 from surefoot.core.generation import Generator
 from surefoot.core.options import Quantization
 from surefoot.errors import OptionError
 from surefoot.generate.chat_prompt import DEFAULT_SYSTEM, PLACE, ChatPrompt
-from surefoot.generate.connection import KEY_VARIABLE, HttpConnection
-from surefoot.generate.detection import DialectName
-from surefoot.generate.openai_client import ClientConnection, is_client
-from surefoot.generate.server import ServerGenerator
+
+if TYPE_CHECKING:
+    from surefoot.generate.detection import DialectName
 
 METHODS = ("check", "generate", "close")
 
@@ -57,26 +55,10 @@ def load_generator(
     if _is_generator(what):
         return cast(Generator, what)
     chat = ChatPrompt(system, prompt)
-    if is_service(what) or is_client(what):
+    if is_service(what) or not isinstance(what, str | Path) or not str(what):
         _refuse_unused("the server decides that", quantize=quantize, max_batch=max_batch)
-    if is_service(what):
-        connection = HttpConnection(
-            what,
-            api_key=find_key(api_key, KEY_VARIABLE),
-            timeout=timeout,
-            patience=patience,
-            concurrency=concurrency,
-        )
-        return ServerGenerator(connection, model=model, dialect=dialect, tokenizer=tokenizer, prompt=chat)
-    if is_client(what):
-        _refuse_unused("the client object has its own", api_key=api_key, timeout=timeout, patience=patience)
-        client = ClientConnection(what, concurrency=concurrency)
-        return ServerGenerator(client, model=model, dialect=dialect, tokenizer=tokenizer, prompt=chat)
-    if not isinstance(what, str | Path) or not str(what):
-        raise OptionError(
-            f"A generator cannot be made from {type(what).__name__!r}. Pass the address of a server, an OpenAI client, "
-            "the folder or hub id of a model, or a .jsonl file of recorded solutions."
-        )
+        served = {"model": model, "dialect": dialect, "tokenizer": tokenizer, "prompt": chat}
+        return _for_server(what, served, api_key=api_key, timeout=timeout, patience=patience, concurrency=concurrency)
     servers = {"model": model, "dialect": dialect, "api_key": api_key, "timeout": timeout, "patience": patience}
     _refuse_unused(f"for servers only, and {str(what)!r} is not an address", **servers)
     if str(what).endswith((".jsonl", ".jsonl.gz")):
@@ -91,6 +73,27 @@ def load_generator(
     return LocalGenerator(
         what, system=system, prompt=prompt, tokenizer=tokenizer, quantize=quantize, max_batch=max_batch
     )
+
+
+def _for_server(what: Any, served: dict[str, Any], *, concurrency: int, **options: Any) -> Generator:
+    """Connect to an address, or use a client object. Imports the HTTP client, which other generators do not need."""
+    if is_service(what):
+        from surefoot.client.api_key import find_key
+        from surefoot.generate.connection import KEY_VARIABLE, HttpConnection
+        from surefoot.generate.server import ServerGenerator
+
+        key = find_key(options.pop("api_key"), KEY_VARIABLE)
+        return ServerGenerator(HttpConnection(what, api_key=key, concurrency=concurrency, **options), **served)
+    from surefoot.generate.openai_client import ClientConnection, is_client
+    from surefoot.generate.server import ServerGenerator
+
+    if not is_client(what):
+        raise OptionError(
+            f"A generator cannot be made from {type(what).__name__!r}. Pass the address of a server, an OpenAI client, "
+            "the folder or hub id of a model, or a .jsonl file of recorded solutions."
+        )
+    _refuse_unused("the client object has its own", **options)
+    return ServerGenerator(ClientConnection(what, concurrency=concurrency), **served)
 
 
 def _refuse_unused(why: str, **options: Any) -> None:

@@ -19,12 +19,13 @@ from surefoot.core.search_result import SearchRecord
 from surefoot.data.columns import Columns
 from surefoot.data.records import read_records
 from surefoot.display.progress import Progress
-from surefoot.errors import InputError, JobError, MissingDependencyError, OptionError
+from surefoot.errors import InputError, JobError, OptionError
 from surefoot.scoring.load_options import DEFAULT_MODEL
 from surefoot.scoring.scorer_like import ScorerLike
 from surefoot.searching.events import Listener, ignore
 from surefoot.searching.folder import SearchFolder, opened
 from surefoot.searching.record import Question, RunFailedError, as_record, run_names, run_question
+from surefoot.searching.requirements import require_packages
 from surefoot.searching.runner import Plan, SearchRunner
 from surefoot.searching.search import searching
 from surefoot.searching.settings import SearchSettings
@@ -96,13 +97,8 @@ def search_many(
     plans = [Plan.of(name, settings or SearchSettings()) for name in named]
     if not plans or len({plan.label for plan in plans}) < len(plans):
         raise OptionError("Name one or more different strategies.")
+    require_packages(generator, many=True)
     questions = read_questions(source, question=question, gold=gold, limit=limit)
-    try:
-        import filelock  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            'A search over a file needs filelock. Run: pip install "surefoot[search]"'
-        ) from error
     job = _Job(plans, baselines, seed, concurrency)
     place = Path(out).expanduser().absolute()
 

@@ -15,6 +15,7 @@ from surefoot.errors import OptionError
 from surefoot.scoring.load_options import DEFAULT_MODEL
 from surefoot.scoring.scorer_like import ScorerLike, as_scorer
 from surefoot.searching.events import Listener, SearchEvent, ignore
+from surefoot.searching.requirements import require_packages
 from surefoot.searching.runner import Plan, SearchRunner
 from surefoot.searching.settings import SearchSettings
 
@@ -75,6 +76,7 @@ async def search_async(
     '5'
     """
     plan = Plan.of(strategy, _settings(settings))
+    require_packages(generator)
     async with searching(generator, scorer, options, on_event) as runner:
         await runner.check([plan])
         return await runner.search(question, plan, seed)

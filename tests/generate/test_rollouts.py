@@ -36,6 +36,23 @@ def test_solutions_with_the_prefix_are_equally_likely() -> None:
     assert statistic < 18.467  # chi-square with 4 degrees of freedom at 0.001
 
 
+@pytest.mark.parametrize("seed", [0, 1, 7, 2**31 - 50])
+def test_a_request_gets_every_solution_once_before_any_is_repeated(seed: int) -> None:
+    found = [each.text for each in sample(RolloutGenerator(ROWS), n=10, seed=seed)]
+    assert len(set(found[:5])) == 5
+    assert found[5:] == found[:5]
+
+
+def test_neighbours_in_a_sorted_file_are_not_drawn_together() -> None:
+    rows = [{"question": f"Q{at}", "solution": f"{number}"} for at in range(400) for number in range(4)]
+    generator = RolloutGenerator(rows)
+    pairs = [[each.text for each in sample(generator, f"Q{at}", n=2)] for at in range(400)]
+    found = Counter((first, second) for first, second in pairs)
+    assert all(first != second for first, second in found)
+    statistic = sum((found[str(a), str(b)] - 400 / 12) ** 2 / (400 / 12) for a in range(4) for b in range(4) if a != b)
+    assert statistic < 31.264  # chi-square with 11 degrees of freedom at 0.001
+
+
 def test_a_step_has_the_share_of_the_solutions_that_begin_with_it() -> None:
     found = Counter((each.text, each.end) for each in sample(RolloutGenerator(ROWS), n=5000, step_end="\n\n"))
     assert set(found) == {("Add them.\n\n", "step"), ("Count.\n\n", "step")}

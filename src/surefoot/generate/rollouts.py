@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
-from surefoot.core.generation import Continuation, EndState, Generation, GenerationRequest, end_at, failed
+from surefoot.core.generation import Continuation, EndState, Generation, GenerationRequest, derived_seed, end_at, failed
 from surefoot.errors import InputError
 
 RolloutEnd = Literal["answer", "cut_off"]
 WORD = re.compile(r"\S+")
 ENDS: tuple[RolloutEnd, ...] = ("answer", "cut_off")
 DELIMITER = "\n\n"
+DRAWS = "each solution once"
+"""How solutions are drawn; part of the fingerprint, because results depend on it."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class RolloutGenerator:
 
     Each row has a `question` and a `solution`, or `steps` that are joined by `delimiter`. It may have `end` (`answer`,
     or `cut_off` for a solution that was not finished) and `tokens`, the tokens of the whole solution. All solutions
-    that begin with the prefix are equally likely; greedy sampling takes the most frequent continuation. Other settings
-    of the sampling have no effect.
+    that begin with the prefix are equally likely, and a request gets each of them once before any is repeated. Greedy
+    sampling takes the most frequent continuation. Other settings of the sampling have no effect.
 
     Parts of solutions, and solutions without `tokens`, are counted by `count_tokens`. Without it, they are counted in
     words separated by white space, which are fewer than tokens; the name says so. A continuation with more tokens than
@@ -67,7 +69,7 @@ class RolloutGenerator:
             self._rollouts.setdefault(rollout.question, []).append(rollout)
         self._count = count_tokens or count_words
         self._name = name if count_tokens is not None else f"{name} (counted in words)"
-        content = json.dumps([[each.question, each.text, each.end, each.tokens] for each in rollouts])
+        content = json.dumps([DRAWS, *([each.question, each.text, each.end, each.tokens] for each in rollouts)])
         self._fingerprint = hashlib.sha256(content.encode()).hexdigest()
 
     @property
@@ -103,7 +105,8 @@ class RolloutGenerator:
         if request.sampling.greedy:
             chosen = [_most_frequent(found, request)] * request.n
         else:
-            chosen = [found[Random(request.seed_of(index)).randrange(len(found))] for index in range(request.n)]
+            order = _shuffled(found, request)
+            chosen = [order[request.seed_of(index) % len(order)] for index in range(request.n)]
         return Generation(tuple(self._continue(each, request, index) for index, each in enumerate(chosen)))
 
     async def close(self) -> None:
@@ -152,6 +155,17 @@ def _rest(rollout: Rollout, request: GenerationRequest) -> tuple[str, EndState]:
     rest = rollout.text[len(request.prefix) :]
     step = end_at(rest, request.step_ends)
     return (rest, rollout.end) if step is None else (step, "step")
+
+
+def _shuffled(rollouts: Sequence[Rollout], request: GenerationRequest) -> list[Rollout]:
+    """The rollouts in an order that depends on the question and the prefix only.
+
+    The seeds of a request are consecutive, so they take each rollout once before they repeat one. Files are often
+    sorted; without shuffling, neighbours would be alike.
+    """
+    order = list(rollouts)
+    Random(derived_seed(request.question, request.prefix)).shuffle(order)
+    return order
 
 
 def _most_frequent(rollouts: Sequence[Rollout], request: GenerationRequest) -> Rollout:

@@ -192,7 +192,25 @@ def test_a_cut_off_continuation_is_pruned_with_its_reason() -> None:
     for node in result.nodes[1:]:
         assert (node.end, node.fate, node.reason) == ("cut_off", "pruned", "cut off at max_tokens=10")
         assert node.tokens == 10
-    assert (len(result.nodes), result.answer, result.stop) == (3, None, "finished")
+    assert (len(result.nodes), result.answer, result.stop) == (3, None, "unfinished")
+    told = "2 of 2 continuations were cut off at max_tokens=10, without an answer. Raise max_tokens (--max-new-tokens)."
+    assert result.warnings == (told, "No path was finished, so there is no answer.")
+    assert "0 finished paths, 2 nodes and the root, 20 generated tokens, stop 'unfinished', warning: 2" in repr(result)
+
+
+def test_samples_that_were_cut_off_are_counted_next_to_finished_ones() -> None:
+    texts = ["so \\boxed{7} [0.9]", "so " * 50, "so " * 60, "so " * 70]
+    result = run(Policy(lambda prefix, seed: texts[seed % 4]), "best-of-n", n=4, max_tokens=10)
+    assert (result.answer, result.score, result.stop) == ("7", 0.9, "finished")
+    told = "3 of 4 continuations were cut off at max_tokens=10, without an answer. Raise max_tokens (--max-new-tokens)."
+    assert result.warnings == (told,)
+
+
+def test_the_token_budget_is_named_if_it_cut_off() -> None:
+    result = run(Policy(lambda prefix, seed: "so " * 50), "best-of-n", n=2, budget=Budget(tokens=20))
+    told = "2 of 2 continuations were cut off at the token budget, without an answer. Raise the budget"
+    assert result.warnings[0] == f"{told} (--budget-tokens)."
+    assert result.stop == "tokens"
 
 
 @pytest.mark.parametrize("strategy", ["beam", "dvts", "backtracking"])

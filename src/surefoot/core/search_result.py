@@ -14,6 +14,7 @@ from typing import Any, Literal
 from surefoot.core.aggregation import AGGREGATIONS, find_aggregation
 from surefoot.core.generation import EndState
 from surefoot.core.result import DEFAULT_AGGREGATION, Scale
+from surefoot.display.counting import counted
 from surefoot.errors import InputError, OptionError
 
 Fate = Literal["root", "expanded", "finished", "pruned", "open", "failed"]
@@ -24,8 +25,10 @@ Selection = Literal["best", "weighted", "majority"]
 """Which answer is returned: that of the best path, the one with the highest sum of scores, or the most frequent one."""
 SELECTIONS: tuple[Selection, ...] = ("best", "weighted", "majority")
 
-Stop = Literal["finished", "steps", "tokens", "calls", "seconds", "error"]
-"""Why a search ended: nothing was left to do, or a limit was reached, or the generator failed throughout."""
+Stop = Literal["finished", "unfinished", "steps", "tokens", "calls", "seconds", "error"]
+"""Why a search ended. `finished`: nothing was left to do, and there is a finished path. `unfinished`: nothing was left
+to do, because every path was cut off or failed. `steps`, `tokens`, `calls` and `seconds`: this limit was reached.
+`error`: the generator failed throughout."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ class SearchResult:
     strategy: Mapping[str, Any]
     """Name and settings of the strategy."""
     nodes: tuple[SearchNode, ...]
+    """The root, which has no text, and every continuation."""
     answers: tuple[AnswerVotes, ...]
     """Most votes first."""
     spent: Spent
@@ -149,11 +153,14 @@ class SearchResult:
     @property
     def solution(self) -> str | None:
         """The best finished solution that states the selected answer."""
-        chosen = self._group(self.selection, self.aggregation)
-        if chosen is None:
-            return None
-        best = max(chosen.nodes, key=lambda at: _order(self.path_value(at, self.aggregation)))
-        return self.text(best)
+        best = self._best()
+        return None if best is None else self.text(best)
+
+    @property
+    def score(self) -> float | None:
+        """The score of `solution`: the aggregation of the scores of its steps."""
+        best = self._best()
+        return None if best is None else self.path_value(best, self.aggregation)
 
     def path(self, node: int) -> list[SearchNode]:
         """The nodes from the root's child to `node`."""
@@ -208,6 +215,12 @@ class SearchResult:
             return None
         return sum(value * count for value, count in values)
 
+    def _best(self) -> int | None:
+        chosen = self._group(self.selection, self.aggregation)
+        if chosen is None:
+            return None
+        return max(chosen.nodes, key=lambda at: _order(self.path_value(at, self.aggregation)))
+
     def _group(self, selection: Selection, aggregation: str) -> AnswerVotes | None:
         if selection not in SELECTIONS:
             raise OptionError(f"selection={selection!r} is unknown. Choose one of: {', '.join(SELECTIONS)}.")
@@ -258,11 +271,16 @@ class SearchResult:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def __repr__(self) -> str:
-        """Show the result in one short line."""
-        return (
-            f"<surefoot.SearchResult {self.strategy.get('name')}: answer {self.answer!r}, {len(self.finished)} finished"
-            f" paths, {len(self.nodes) - 1} nodes, {self.spent.generated_tokens} generated tokens, stop {self.stop!r}>"
-        )
+        """Show the result in one line, with its warnings."""
+        parts = [
+            f"answer {self.answer!r}",
+            counted(len(self.finished), "finished path"),
+            f"{counted(len(self.nodes) - 1, 'node')} and the root",
+            counted(self.spent.generated_tokens, "generated token"),
+            f"stop {self.stop!r}",
+            *(f"warning: {text}" for text in self.warnings),
+        ]
+        return f"<surefoot.SearchResult {self.strategy.get('name')}: {', '.join(parts)}>"
 
 
 @dataclass(frozen=True)

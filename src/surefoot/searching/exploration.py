@@ -28,6 +28,9 @@ from surefoot.searching.tree import Node, Tree, steps_in
 
 MOST_BLANKS = 4
 """How many blank pieces in a row may come before a step."""
+CUT_OFF = "cut off at "
+"""Begins the reason of a node that reached a limit of tokens."""
+CUT_BY_BUDGET = f"{CUT_OFF}the token budget"
 
 Score = Callable[[Sequence[Sequence[str]]], Awaitable[list[SolutionScore]]]
 """Scores candidates, each a list of steps."""
@@ -111,7 +114,7 @@ class Exploration:
         budget, settings = self.settings.budget, self.settings
         for branch in plan:
             if branch.node.path_tokens >= settings.max_tokens:
-                branch.node.prune(f"cut off at max_tokens={settings.max_tokens}")
+                branch.node.prune(f"{CUT_OFF}max_tokens={settings.max_tokens}")
         plan = [branch for branch in plan if branch.node.fate in ("root", "open", "expanded")]
         shallow = [branch for branch in plan if whole or branch.node.depth < settings.max_steps]
         wanted = sum(branch.count for branch in shallow)
@@ -202,8 +205,7 @@ class Exploration:
         elif node.end == "cut_off":
             limited = limit < self.settings.max_tokens - (node.parent.path_tokens if node.parent else 0)
             self.cut_by_budget = self.cut_by_budget or limited
-            why = "the token budget" if limited else f"max_tokens={self.settings.max_tokens}"
-            node.prune(f"cut off at {why}")
+            node.prune(CUT_BY_BUDGET if limited else f"{CUT_OFF}max_tokens={self.settings.max_tokens}")
         elif node.end == "step" and not node.text.strip():
             node.prune("an empty step")
 

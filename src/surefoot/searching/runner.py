@@ -20,11 +20,12 @@ from surefoot.core.generation import GREEDY, Generator
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import StepScorer
 from surefoot.core.result import DEFAULT_AGGREGATION, SolutionScore, threshold_for
-from surefoot.core.search_result import SearchResult
+from surefoot.core.search_result import SearchResult, Stop
 from surefoot.data.items import read_question
+from surefoot.display.counting import counted
 from surefoot.errors import InputError, OptionError
 from surefoot.searching.events import Listener, SearchEvent, ignore
-from surefoot.searching.exploration import Branch, Exploration, Problem
+from surefoot.searching.exploration import CUT_BY_BUDGET, CUT_OFF, Branch, Exploration, Problem
 from surefoot.searching.settings import UNLIMITED, SearchSettings
 from surefoot.searching.strategies.registry import Strategy, find_strategy
 from surefoot.searching.tree import Node
@@ -165,7 +166,7 @@ class SearchRunner:
             nodes=tuple(node.frozen() for node in search.tree.nodes),
             answers=answers,
             spent=search.spent,
-            stop=search.stop or ("tokens" if search.cut_by_budget else "finished"),
+            stop=_stop(search),
             model=self.scorer.name,
             generator=self.generator.name,
             scale=self.scorer.scale,
@@ -178,11 +179,29 @@ class SearchRunner:
         return result
 
 
+def _stop(search: Exploration) -> Stop:
+    if search.stop is not None:
+        return search.stop
+    if search.cut_by_budget:
+        return "tokens"
+    return "finished" if any(node.fate == "finished" for node in search.tree.nodes) else "unfinished"
+
+
 def _warnings(nodes: Sequence[Node]) -> list[str]:
+    cut: Counter[str] = Counter()
+    for node in nodes:
+        if node.fate == "pruned" and node.reason is not None and node.reason.startswith(CUT_OFF):
+            cut[node.reason] += node.count
+    total = sum(node.count for node in nodes[1:])
     failed = Counter(node.reason for node in nodes if node.fate == "failed")
     found = [f"{count} of {len(nodes) - 1} continuations failed: {reason}" for reason, count in failed.items()]
+    for reason, count in cut.items():
+        limit = "the budget (--budget-tokens)" if reason == CUT_BY_BUDGET else "max_tokens (--max-new-tokens)"
+        were = "was" if count == 1 else "were"
+        found.append(f"{count} of {counted(total, 'continuation')} {were} {reason}, without an answer. Raise {limit}.")
     if silent := sum(node.fate == "finished" and node.answer is None for node in nodes):
-        found.append(f"{silent} finished solutions state no answer. They have no vote.")
+        state, have = ("states", "has") if silent == 1 else ("state", "have")
+        found.append(f"{counted(silent, 'finished solution')} {state} no answer and {have} no vote.")
     if not any(node.fate == "finished" for node in nodes):
         found.append("No path was finished, so there is no answer.")
     return found

@@ -61,9 +61,11 @@ class SearchSettings:
     step_end: str = STEP_END
     """The text that ends a step."""
     sampling: Sampling = DEFAULT_SAMPLING
+    """How continuations are sampled: temperature, top_p and top_k."""
     aggregation: str | None = None
     """Ranks paths; None is what the makers of the PRM recommend, else min."""
     selection: Selection = "best"
+    """Which answer is returned: that of the `best` path, or the winner of a `weighted` or `majority` vote."""
     lookahead: int = 0
     """How many further steps are generated greedily and scored before a path is ranked."""
     threshold: float | None = None
@@ -71,6 +73,7 @@ class SearchSettings:
     backtracks: int = 8
     """For backtracking: how often it may go back."""
     budget: Budget = UNLIMITED
+    """Limits of tokens, calls and seconds for one question."""
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():

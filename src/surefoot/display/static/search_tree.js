@@ -16,8 +16,8 @@ const renderSearchTree = (() => {
     error: "with an error",
   };
   const STOPS = {
-    finished: "nothing was left to do", steps: "limit of steps", tokens: "limit of tokens", calls: "limit of calls",
-    seconds: "limit of time", error: "the generator failed",
+    finished: "nothing was left to do", unfinished: "every path was cut off or failed", steps: "limit of steps",
+    tokens: "limit of tokens", calls: "limit of calls", seconds: "limit of time", error: "the generator failed",
   };
   const SELECTIONS = { best: "the best path", weighted: "the highest sum of scores", majority: "the most votes" };
   const WHOLE_ANSWERS = ["best-of-n", "samples", "greedy"];

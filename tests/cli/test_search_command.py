@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_file_of_questions(
     told = capsys.readouterr()
     assert "beam 2x2" in told.out
     assert "dvts 2x2" in told.out
-    assert "1 questions, 0 from earlier runs" in told.out
+    assert "1 question, 0 from earlier runs" in told.out
     assert "Wrote the report" in told.err
     text = page.read_text(encoding="utf-8")
     assert QUESTION in text
@@ -63,6 +64,8 @@ def test_one_question(rollouts: str, checkpoint: Path, capsys: pytest.CaptureFix
     assert main(command) == 0
     told = capsys.readouterr().out
     assert "answer    14" in told
+    assert re.search(r"^score     0\.\d{3} \(\w+\)$", told, re.MULTILINE)
+    assert re.search(r"^best-of-n 8: 8 nodes, 8 finished, .* ended: finished$", told, re.MULTILINE)
     assert told.startswith("3 * 4 = 12.\n\n2 + 12 = 14.\n")
     assert main([*command, "--json"]) == 0
     result = SearchResult.from_dict(json.loads(capsys.readouterr().out))
@@ -76,6 +79,20 @@ def test_a_question_without_an_answer_is_exit_code_1(
     command = ["search", "--ask", QUESTION, "--generator", rollouts, "--model", str(checkpoint)]
     assert main([*command, "--max-steps", "1"]) == 1
     assert "No path was finished" in capsys.readouterr().out
+
+
+def test_samples_that_were_cut_off_are_mentioned(
+    rollouts: str, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["search", "--ask", QUESTION, "--generator", rollouts, "--model", str(checkpoint), "-n", "3"]
+    assert main([*command, "--strategy", "best-of-n", "--max-new-tokens", "5"]) == 1
+    told = capsys.readouterr().out
+    assert "score     none" in told
+    assert "best-of-n 3: 3 nodes, 0 finished, " in told
+    assert told.splitlines()[-2] == (
+        "warning: 3 of 3 continuations were cut off at max_tokens=5, without an answer. "
+        "Raise max_tokens (--max-new-tokens)."
+    )
 
 
 def test_a_quantized_model_in_this_process(

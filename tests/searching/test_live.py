@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 
@@ -35,7 +36,7 @@ def test_the_deepest_and_best_nodes_come_first() -> None:
     view.show(event(node(1, 1, "One"), node(2, 1, "Two", 0.9), node(3, 1, "Odd", None), tokens=30))
     view.show(event(node(4, 2, "Deep\n\n", 0.123), tokens=55))  # with those of a lookahead
     lines = drawn(view).splitlines()
-    assert lines[0].strip() == "beam 4x2: 4 nodes, 0 finished, 55 tokens"
+    assert lines[0].strip() == "beam 4x2: 4 nodes, 0 finished, 55 tokens, 0 s"
     assert [line.split() for line in lines[2:]] == [
         ["2", "0.123", "Deep"],
         ["1", "0.900", "Two"],
@@ -79,5 +80,35 @@ def test_a_view_draws_in_a_real_terminal() -> None:
     told = os.read(ours, 1 << 16).decode()
     os.close(ours)
     assert (child.returncode, child.stdout) == (0, b"")
-    assert "beam 4x2: 1 nodes, 0 finished, 7 tokens" in told
+    assert "beam 4x2: 1 node, 0 finished, 7 tokens" in told
     assert "One" in told
+
+
+SLOW = """
+import time
+from surefoot.core.search_result import SearchNode, Spent
+from surefoot.display import progress
+from surefoot.searching import live
+from surefoot.searching.events import SearchEvent
+
+progress.LINE_EVERY, live.TICK = 0.2, 0.05
+with live.LiveView("beam", shown=True) as view:
+    time.sleep(1)  # the generator writes
+    node = SearchNode(1, 0, "One", "answer", tokens=7, depth=1, value=0.5)
+    view.show(SearchEvent("What?", "beam 4x2", Spent(generated_tokens=7), (node,)))
+"""
+
+
+def test_without_a_terminal_lines_tell_that_it_goes_on() -> None:
+    child = subprocess.run([sys.executable, "-c", SLOW], capture_output=True, text=True)
+    assert (child.returncode, child.stdout) == (0, "")
+    first, *_, last = child.stderr.splitlines()
+    assert re.fullmatch(r"surefoot: 0 nodes, \d+ s, beam: 0 finished, 0 tokens", first)
+    assert re.fullmatch(r"surefoot: 1 node, \d+ s, beam 4x2: 1 finished, 7 tokens", last)
+
+
+def test_a_short_search_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    for shown in (True, False):
+        with LiveView(shown=shown) as view:
+            view.show(event(node(1, 1, "One")))
+    assert capsys.readouterr() == ("", "")

@@ -183,7 +183,7 @@ class QuestionOptions:
         "surefoot search questions.jsonl --generator http://127.0.0.1:8080",
         "surefoot search questions.jsonl --generator rollouts.jsonl --gold answer",
         "surefoot search questions.jsonl --generator ./policy --strategy dvts -n 16",
-        "surefoot search --ask 'What is 3 * 14?' --generator ./policy",
+        "surefoot search --ask 'A pen costs $3. What do 14 cost?' --generator ./policy",
     ),
 )
 @with_groups
@@ -277,7 +277,7 @@ def _ask(
     found: list[SearchResult] = []
     for name in names:
         with ExitStack() as stack:
-            view = stack.enter_context(LiveView(shown=not quiet and sys.stderr.isatty()))
+            view = stack.enter_context(LiveView(name, shown=not quiet))
             options = {**vars(settings)}
             found.append(
                 search(
@@ -305,9 +305,10 @@ def _answer_text(result: SearchResult) -> str:
         *map(printable, (result.solution or "No path was finished.").splitlines()),
         "",
         f"answer    {printable(result.answer or 'none')}",
+        f"score     {'none' if result.score is None else f'{result.score:.3f} ({result.aggregation})'}",
         f"votes     {printable(votes or 'none')}",
-        f"{result.strategy['label']}: {len(result.nodes) - 1} nodes, {spent.generated_tokens:,} generated tokens, "
-        f"{spent.prm_tokens:,} PRM tokens, ended: {result.stop}",
+        f"{result.strategy['label']}: {counted(len(result.nodes) - 1, 'node')}, {len(result.finished)} finished, "
+        f"{spent.generated_tokens:,} generated tokens, {spent.prm_tokens:,} PRM tokens, ended: {result.stop}",
         *(f"warning: {printable(text)}" for text in result.warnings),
     ]
     return "\n".join(lines)

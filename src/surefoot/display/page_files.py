@@ -6,13 +6,18 @@ from importlib.resources import files
 
 
 def base_style() -> str:
-    """Return the style sheet."""
-    return _static("base.css")
+    """Return the style sheet, with that of boxes that scroll."""
+    return _static("base.css") + scrolling_style()
+
+
+def scrolling_style() -> str:
+    """Return the style sheet that shows where a box has more than is visible."""
+    return _static("scrolling.css")
 
 
 def elements_script() -> str:
-    """Return the script that builds elements. The other scripts need it before them."""
-    return _static("elements.js")
+    """Return the script that builds elements and watches boxes that scroll. The other scripts need it before them."""
+    return _static("elements.js") + _static("scrolling.js")
 
 
 def theme_script() -> str:

@@ -18,7 +18,7 @@ from surefoot._version import __version__
 from surefoot.display.colour_scale import BUCKETS, colour
 from surefoot.display.html import class_names, render, style_sheet
 from surefoot.display.mathematics import contains_mathematics, mathematics_script, mathematics_style
-from surefoot.display.page_files import elements_script, theme_script
+from surefoot.display.page_files import elements_script, scrolling_style, theme_script
 from surefoot.evaluate.report_page.content import Content, definitions
 
 PACKAGE = "surefoot.evaluate.report_page"
@@ -57,7 +57,7 @@ def lay_out(
     """
     formulas = contains_mathematics(chain(_texts(content), texts))
     parts = [elements_script(), *([mathematics_script()] if formulas else []), theme_script()]
-    script = "".join([*parts, static("scrolling.js"), static("list.js"), *scripts])
+    script = "".join([*parts, static("list.js"), *scripts])
     digest = b64encode(sha256(script.encode()).digest()).decode()
     text = render(
         PACKAGE,
@@ -65,7 +65,15 @@ def lay_out(
         class_names,
         content=content,
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:",
-        style="\n".join([style_sheet(), static("page.css"), *([mathematics_style()] if formulas else []), *styles]),
+        style="\n".join(
+            [
+                style_sheet(),
+                scrolling_style(),
+                static("page.css"),
+                *([mathematics_style()] if formulas else []),
+                *styles,
+            ]
+        ),
         script=script,
         figures=[panel for panel in content.panels if panel.svg],
         tables=[panel for panel in content.panels if not panel.svg],

@@ -26,6 +26,10 @@ CHECKED: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1280), ("
 """Colours and widths. 320 CSS pixels are a window of 1280 pixels at 400 % zoom, which WCAG 1.4.10 asks for."""
 
 
+LONG = "\\[" + " + ".join(f"x_{{{at}}}" for at in range(60)) + "\\]"
+"""A formula that has to scroll."""
+
+
 def check(page: Page, *states: Callable[[], Any]) -> None:
     """Bring the page into one state after the other, and check each of them."""
     for enter in states:
@@ -49,7 +53,9 @@ def page(browser_page: Page) -> Page:  # noqa: F811
 def test_the_page_of_the_service(mini: surefoot.Scorer, page: Page) -> None:
     def one() -> None:
         page.get_by_label("Question").fill("What is $x^2$ for x = 2?")
-        page.locator("#solution-0").fill("Step 1: 2 * 2 = 5.\nStep 2: So \\(x^2 = 5\\).\nFinal Answer: 5")
+        page.locator("#solution-0").fill(
+            "Step 1: 2 * 2 = 5.\nStep 2: So \\(x^2 = 5\\).\n" + LONG + "\nFinal Answer: \\boxed{5}"
+        )
         page.keyboard.press("Control+Enter")
         page.wait_for_selector("article")
 
@@ -96,7 +102,7 @@ def rows(count: int) -> Sequence[dict[str, Any]]:
         {
             "id": f"x-{at}",
             "problem": "What is $x^2$?",
-            "steps": ["It is $5.", "\\[x^2 = 4\\]"],
+            "steps": ["It is $5.", "\\[x^2 = 4\\]" + LONG],
             "label": at % 3 - 1,
             "scores": generator.random(2).tolist(),
             "split": ("gsm8k", "math")[at % 2],

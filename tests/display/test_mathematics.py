@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import time
 from hashlib import sha256
 from importlib.resources import files
@@ -79,8 +81,21 @@ CASES = [
     ("\\( \\(x\\)", ["x"]),
     ("\\\\(x\\\\)", []),
     ("\\(\\)", []),
-    ("\\boxed{5}", []),
     ("x^2 and a_1", []),
+    # Boxes, which models write without delimiters.
+    ("The answer is \\boxed{46}.", ["\\boxed{46}"]),
+    ("\\boxed{\\frac{1}{2}} or \\boxed{x_{1}}", ["\\boxed{\\frac{1}{2}}", "\\boxed{x_{1}}"]),
+    ("It costs $5, so \\boxed{\\$5} and not $7.", ["\\boxed{\\$5}"]),
+    ("$\\boxed{5}$ and \\(\\boxed{6}\\)", ["\\boxed{5}", "\\boxed{6}"]),
+    ("\\boxed{\\text{the first of them}}", ["\\boxed{\\text{the first of them}}"]),
+    ("\\boxed{the first of them}", []),
+    ("\\boxed{\\}}", ["\\boxed{\\}}"]),
+    ("\\boxed{5", []),
+    ("\\boxed{{5}", []),
+    ("\\boxed{ }", []),
+    ("\\boxed 5, \\boxedx{5} and \\\\boxed{5}", []),
+    ("\\boxed{1 \\boxed{2}}", ["\\boxed{2}"]),
+    ("\\boxed{" + "5" * MAX_CHARS + "}", []),
     ("\\(" + "x" * (MAX_CHARS + 1) + "\\)", []),
     ("", []),
 ]
@@ -134,7 +149,15 @@ def test_formulas_are_found(text: str, formulas: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["\\(" * 60_000, "$x " * 60_000, "\\(" * 60_000 + "\\)", "$" * 100_000, "\\" * 100_001, f"${'a' * 4990}$ " * 200],
+    [
+        "\\(" * 60_000,
+        "$x " * 60_000,
+        "\\(" * 60_000 + "\\)",
+        "$" * 100_000,
+        "\\" * 100_001,
+        f"${'a' * 4990}$ " * 200,
+        "\\boxed{" * 60_000,
+    ],
 )
 def test_long_texts_take_linear_time(text: str) -> None:
     started = time.perf_counter()
@@ -210,6 +233,88 @@ def test_formulas_are_laid_out(page: Page) -> None:
     assert page.evaluate("getComputedStyle(document.querySelector('#box .display')).display") == "block"
     assert page.evaluate("getComputedStyle(document.querySelector('#box menclose')).borderTopWidth") == "1px"
     assert page.locator("#box .mathematics").first.get_attribute("title") == "\\[\\frac{1}{2}\\]"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("\\(x^2\\).", "x2."),
+        ("(\\(x\\)), so", "(x),"),
+        ("\\boxed{46}!", "46!"),
+        ("\\(c^2 = 3^2 + 4^2 = 9 + 16 = 25\\).", "25."),
+    ],
+)
+def test_punctuation_stays_on_the_line_of_its_formula(page: Page, text: str, kept: str) -> None:
+    page.set_viewport_size({"width": 320, "height": 400})
+    rendered(page, text)
+    lines = """() => { const box = document.getElementById('box'), found = [];
+        for (let width = 8; width < 300; width += 2) {
+          box.style.width = `${width}px`;
+          const parts = document.querySelector('#box .unbroken:last-of-type').getClientRects();
+          found.push(new Set([...parts].map((part) => Math.round(part.bottom))).size);
+        }
+        return found; }"""
+    assert set(page.evaluate(lines)) == {1}
+    shown = """() => { const copy = document.querySelector('#box .unbroken:last-of-type').cloneNode(true);
+        copy.querySelectorAll('annotation').forEach((each) => each.remove()); return copy.textContent; }"""
+    assert page.evaluate(shown).endswith(kept)
+    page.evaluate("document.getElementById('box').removeAttribute('style')")
+
+
+def test_long_formulas_in_a_text_have_several_lines(page: Page) -> None:
+    page.evaluate("document.getElementById('box').style.width = '110px'")
+    rendered(page, "So \\(c^2 = 3^2 + 4^2 = 9 + 16 = 25\\).")
+    assert page.evaluate("document.getElementById('box').scrollWidth") <= 110
+    tops = page.locator("#box math").evaluate_all("all => all.map((one) => one.getBoundingClientRect().bottom)")
+    assert len(tops) == 4
+    assert tops[-1] > tops[0] + 10
+    page.evaluate("document.getElementById('box').removeAttribute('style')")
+    # The relations keep their spacing.
+    rights = []
+    for spaces in (1, 30):
+        rendered(page, f"\\(a{' ' * spaces}= b + c\\)")
+        assert page.locator("#box math").count() == (2 if spaces > 1 else 1)
+        rights.append(page.evaluate("document.getElementById('box').lastChild.getBoundingClientRect().right"))
+    assert rights[0] == pytest.approx(rights[1], abs=1)
+
+
+def test_exponents_are_placed_by_a_math_font(page: Page) -> None:
+    style = mathematics_style()
+    wanted = set(re.findall(r'"([^"]* Math[^"]*)"', style))
+    listed = subprocess.run(["fc-list", ":", "family"], capture_output=True, text=True, check=False).stdout
+    if not wanted & {name.strip() for line in listed.splitlines() for name in line.split(",")}:
+        pytest.skip("No font for mathematics is installed.")
+    rendered(page, "\\(3^2\\)")
+
+    def overlap() -> float:
+        """How far the exponent reaches down beside the digit, as a fraction of the digit's height."""
+        base, exponent = (page.locator(f"#box msup > :nth-child({at})").bounding_box() for at in (1, 2))
+        assert base is not None
+        assert exponent is not None
+        return (exponent["y"] + exponent["height"] - base["y"]) / base["height"]
+
+    assert 0.3 < overlap() < 0.6  # TeX: 0.36
+    page.evaluate("document.querySelector('#box math').style.fontFamily = 'sans-serif'")
+    assert overlap() < 0.3, "another font has no rule for it"
+
+
+def test_a_formula_that_is_cut_says_so(page: Page) -> None:
+    terms = " + ".join(f"x_{{{at}}}^2" for at in range(60))
+    for text in (f"\\[{terms}\\]", f"\\({terms}\\)"):
+        page.evaluate("document.getElementById('box').className = 'text'")
+        page.evaluate("document.getElementById('box').style.overflowX = 'auto'")
+        rendered(page, text)
+        cut = page.locator("#box[data-more='right'], #box [data-more='right']")
+        cut.wait_for()
+        assert cut.get_attribute("tabindex") == "0"
+        cut.evaluate("box => { box.scrollLeft = 40; }")
+        cut = page.locator("#box[data-more='left right'], #box [data-more='left right']")
+        cut.wait_for()
+        cut.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+        page.locator("#box[data-more='left'], #box [data-more='left']").wait_for()
+        rendered(page, "\\[x\\]")
+        page.locator("#box:not([data-more]):not([tabindex]) .display:not([data-more]):not([tabindex])").wait_for()
+    page.evaluate("document.getElementById('box').removeAttribute('style')")
 
 
 def test_only_the_texts_of_an_element_are_replaced(page: Page) -> None:

@@ -1,8 +1,9 @@
 r"""Find LaTeX in texts, and the script and style sheet that render it in a browser.
 
-Formulas are in `\(...\)`, `\[...\]`, `$$...$$`, and `$...$` if the content cannot be an amount of money. The script
-`static/mathematics.js` finds the same formulas and renders them with KaTeX as MathML, which needs no fonts, no style
-attributes and no network. Invariant: a formula that cannot be rendered is shown as its source.
+Formulas are in `\(...\)`, `\[...\]`, `$$...$$`, and `$...$` if the content cannot be an amount of money. A `\boxed`
+without delimiters, as models write their answers, is a formula, too. The script `static/mathematics.js` finds the same
+formulas and renders them with KaTeX as MathML, which needs no fonts, no style attributes and no network.
+Invariant: a formula that cannot be rendered is shown as its source.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ MAX_CHARS = 5000
 """Longer formulas are shown as text."""
 
 CLOSERS = {"\\(": "\\)", "\\[": "\\]", "$$": "$$", "$": "$"}
-_OPENER = re.compile(r"\\[\\$]|\\[(\[]|\$\$?")
+BOX = "\\boxed"
+_OPENER = re.compile(r"\\[\\$]|\\[(\[]|\$\$?|\\boxed(?=\{)")
+_BRACE = re.compile(r"\\boxed|\\[\s\S]|[{}]")
 _ESCAPED = re.compile(r"\\[\s\S]")
 _DOLLAR = re.compile(r"\\[\s\S]|\$")
 _EDGE = re.compile(r"^[ \t\r\n]|[ \t\r\n]$|\n[ \t]*\n")
@@ -34,7 +37,7 @@ class Segment:
     source: str
     """The part as it is written, with its delimiters."""
     formula: str | None = None
-    """The LaTeX between the delimiters; None for plain text."""
+    """The LaTeX between the delimiters, or a box; None for plain text."""
     display: bool = False
     """Whether the formula has a line of its own."""
 
@@ -52,10 +55,12 @@ def segments(text: str) -> list[Segment]:
         formula = _formula(text, opener.group(), opener.start(), at)
         if formula is None:
             continue
-        end = at + len(formula) + len(opener.group())
+        boxed = opener.group() == BOX
+        end = at + len(formula) + (0 if boxed else len(opener.group()))
         if opener.start() > plain:
             found.append(Segment(text[plain : opener.start()]))
-        found.append(Segment(text[opener.start() : end], formula.strip(), opener.group() in ("\\[", "$$")))
+        source = text[opener.start() : end]
+        found.append(Segment(source, source if boxed else formula.strip(), opener.group() in ("\\[", "$$")))
         plain = at = end
     return [*found, Segment(text[plain:])] if plain < len(text) else found
 
@@ -85,7 +90,12 @@ def mathematics_style() -> str:
 
 
 def _formula(text: str, opener: str, start: int, at: int) -> str | None:
-    """Return what is between an opening delimiter, which ends at `at`, and the next closing one, if it is LaTeX."""
+    """Return what is between an opening delimiter, which ends at `at`, and the next closing one, if it is LaTeX.
+
+    Of a box, return the argument with its braces.
+    """
+    if opener == BOX:
+        return _argument(text, at)
     if opener not in CLOSERS:  # an escaped dollar or backslash
         return None
     end = _closer(text, opener, at)
@@ -112,6 +122,20 @@ def _closer(text: str, opener: str, at: int) -> int | None:
             return found.start()
         if not dollars and found.group() == opener:
             return None
+    return None
+
+
+def _argument(text: str, at: int) -> str | None:
+    """Return the argument of a box, with its braces, unless it is a sentence or contains another box."""
+    depth = 0
+    for found in _BRACE.finditer(text, at, at + MAX_CHARS):
+        if found.group() == BOX:
+            return None
+        depth += {"{": 1, "}": -1}.get(found.group(), 0)
+        if depth == 0:
+            content = text[at : found.end()]
+            inside = content[1:-1]
+            return content if inside.strip() and not _PROSE.search(_WORDS.sub(" ", inside)) else None
     return None
 
 

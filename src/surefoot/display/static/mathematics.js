@@ -12,6 +12,12 @@ const mathematics = (() => {
   const LATEX = /\\[^\s$]|[\^_]/;
   const SIMPLE = /^(?![*/=):,]|<<)[0-9A-Za-z.,;+\-*/=<>()|!:'[\] ]*[0-9A-Za-z)|!'\]]$/;
 
+  const BOX = "\\boxed";
+  const AFTER = /^[.,;:!?)\]%'"’”]+/;
+  const BEFORE = /[([“‘]+$/;
+  const RELATIONS = new Set("=≠≈≡≤≥<>→⇒⟹⟺≅∼".split(""));
+  const LONG = 20; // characters of a formula that may need more than one line
+
   const closer = (text, opener, at) => {
     const dollars = opener.startsWith("$");
     const tokens = dollars ? /\\[\s\S]|\$/g : /\\[\s\S]/g;
@@ -20,6 +26,21 @@ const mathematics = (() => {
       if (dollars && found[0] === "$") return text.startsWith(CLOSERS[opener], found.index) ? found.index : null;
       if (!dollars && found[0] === CLOSERS[opener]) return found.index;
       if (!dollars && found[0] === opener) return null;
+    }
+    return null;
+  };
+
+  // The argument of a box, with its braces.
+  const argument = (text, at) => {
+    const tokens = /\\boxed|\\[\s\S]|[{}]/g;
+    tokens.lastIndex = at;
+    let depth = 0;
+    for (let found = tokens.exec(text); found !== null && tokens.lastIndex <= at + MAX_CHARS; found = tokens.exec(text)) {
+      if (found[0] === BOX) return null;
+      depth += { "{": 1, "}": -1 }[found[0]] ?? 0;
+      if (depth > 0) continue;
+      const inside = text.slice(at + 1, found.index);
+      return inside.trim() && !PROSE.test(inside.replace(WORDS, " ")) ? text.slice(at, tokens.lastIndex) : null;
     }
     return null;
   };
@@ -33,6 +54,7 @@ const mathematics = (() => {
   };
 
   const formulaAt = (text, opener, start, at) => {
+    if (opener === BOX) return argument(text, at);
     if (!(opener in CLOSERS)) return null; // an escaped dollar or backslash
     const end = closer(text, opener, at);
     if (end === null || end - at > MAX_CHARS) return null;
@@ -44,14 +66,16 @@ const mathematics = (() => {
 
   const segments = (text) => {
     const found = [];
-    const openers = /\\[\\$]|\\[(\[]|\$\$?/g;
+    const openers = /\\[\\$]|\\[(\[]|\$\$?|\\boxed(?=\{)/g;
     let plain = 0;
     for (let opener = openers.exec(text); opener !== null; opener = openers.exec(text)) {
       const formula = formulaAt(text, opener[0], opener.index, openers.lastIndex);
       if (formula === null) continue;
-      const end = openers.lastIndex + formula.length + opener[0].length;
+      const boxed = opener[0] === BOX;
+      const end = openers.lastIndex + formula.length + (boxed ? 0 : opener[0].length);
       if (opener.index > plain) found.push({ source: text.slice(plain, opener.index), formula: null, display: false });
-      found.push({ source: text.slice(opener.index, end), formula: formula.trim(), display: opener[0] === "\\[" || opener[0] === "$$" });
+      const source = text.slice(opener.index, end);
+      found.push({ source, formula: boxed ? source : formula.trim(), display: opener[0] === "\\[" || opener[0] === "$$" });
       plain = openers.lastIndex = end;
     }
     if (plain < text.length) found.push({ source: text.slice(plain), formula: null, display: false });
@@ -99,6 +123,22 @@ const mathematics = (() => {
   // A percent sign would hide the rest of its line as a comment.
   const withoutComments = (formula) => formula.replace(/\\[\s\S]|%/g, (token) => (token === "%" ? "\\%" : token));
 
+  // Browsers do not break the lines of MathML: a long formula in a text becomes several, each of which ends with a relation.
+  const inPieces = (box) => {
+    const row = box.querySelector("semantics > mrow");
+    const ends = row ? [...row.children].filter((each) => each.localName === "mo" && RELATIONS.has(each.textContent) && each.nextElementSibling && each.previousElementSibling) : [];
+    const pieces = ends.map((end) => {
+      end.setAttribute("form", "infix"); // its place in the row no longer says so
+      const piece = box.cloneNode(false);
+      const [math, first] = [box.querySelector("math").cloneNode(false), row.cloneNode(false)];
+      while (first.lastElementChild !== end) first.append(row.firstElementChild);
+      math.append(first);
+      piece.append(math);
+      return piece;
+    });
+    return [...pieces, box];
+  };
+
   const rendered = new Map(); // by source; trees repeat the same formulas
   const render = ({ source, formula, display }) => {
     if (rendered.size > 5000) rendered.clear();
@@ -108,19 +148,39 @@ const mathematics = (() => {
         if (!isDeep(formula)) katex.render(withoutComments(formula), box, options(display));
         setLetters(box);
       } catch { box.replaceChildren(); }
-      rendered.set(source, box.firstChild ? box : null);
+      const long = !display && formula.length > LONG;
+      rendered.set(source, box.firstChild ? (long ? inPieces(box) : [box]) : null);
     }
-    return rendered.get(source)?.cloneNode(true) ?? source;
+    return rendered.get(source)?.map((piece) => piece.cloneNode(true)) ?? [source];
   };
 
   // A formula that cannot be rendered stays as it is written.
   const nodes = (text) => {
+    const found = [];
     let broken = false; // a displayed formula ends its line by itself
-    return segments(text).map((part) => {
-      const node = part.formula === null ? (broken ? part.source.replace(/^\r?\n/, "") : part.source) : render(part);
-      broken = part.display && typeof node !== "string";
-      return node;
-    });
+    let last = null; // the last piece of the formula before this text
+    const unbroken = (...parts) => pageElements.make("span", { class: "unbroken" }, ...parts); // punctuation stays with its formula
+    for (const part of segments(text)) {
+      if (part.formula === null) {
+        const source = broken ? part.source.replace(/^\r?\n/, "") : part.source;
+        const [mark] = (last && AFTER.exec(source)) ?? [""];
+        if (mark) found.push(unbroken(found.pop(), mark));
+        if (source.length > mark.length) found.push(source.slice(mark.length));
+        [broken, last] = [false, null];
+        continue;
+      }
+      const pieces = render(part);
+      broken = part.display && typeof pieces[0] !== "string";
+      last = part.display || typeof pieces[0] === "string" ? null : pieces.at(-1);
+      const [mark] = (last && typeof found.at(-1) === "string" && BEFORE.exec(found.at(-1))) || [""];
+      if (mark) {
+        const before = found.pop();
+        if (before.length > mark.length) found.push(before.slice(0, -mark.length));
+        pieces[0] = unbroken(mark, pieces[0]);
+      }
+      found.push(...pieces);
+    }
+    return found;
   };
 
   const typeset = (element) => {

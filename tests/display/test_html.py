@@ -84,10 +84,17 @@ def test_raw_scores_are_at_hand() -> None:
 
 
 def test_every_colour_can_be_read() -> None:
-    shades = [colour(number) for number in range(BUCKETS)]
-    assert len({back for back, _ in shades}) == BUCKETS
-    for back, ink in shades:
-        assert contrast(back, ink) >= 4.5
+    for dark in (False, True):
+        shades = [colour(number, dark=dark) for number in range(BUCKETS)]
+        assert len({back for back, _ in shades}) == BUCKETS
+        for back, ink in shades:
+            assert contrast(back, ink) >= 4.5
+
+
+def test_errors_stand_out_on_dark_pages() -> None:
+    card = "#1a2029"
+    undecided, error = (contrast(colour(number, dark=True)[0], card) for number in (5, 0))
+    assert undecided < error
 
 
 @pytest.mark.parametrize(
@@ -141,6 +148,7 @@ def test_in_a_browser(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
         ("$5, so $x^2$ and \\(<b>\\)", ["$x^2$", "\\(<b>\\)"]),
         ("\\[\\frac12\\]", ["\\[\\frac12\\]"]),
         ("\\(20% of 50\\) \\(20\\%\\) \\(a \\\\% b\\)", ["\\(20\\%\\)"]),
+        ("\\boxed{\\frac12}", ["\\(\\boxed{\\frac12}\\)"]),
         ("$\\href{javascript:alert(1)}{x}$ $\\style{color: red}{x}$ $\\def\\x{y}\\x$", []),
     ],
 )
@@ -150,3 +158,17 @@ def test_notebooks_typeset_formulas_and_nothing_else(text: str, typeset: list[st
     assert [unescape(each) for each in marked] == typeset
     assert re.match(r'\s*<div class="tex2jax_ignore mathjax_ignore"', html)
     assert text in Reader(html).text
+
+
+def test_notebooks_draw_boxes_around_plain_answers_themselves() -> None:
+    step = StepScore("So \\boxed{<b>46}.", 0, 1, 0.9, "scored", 0)
+    html = SolutionScore((step,), "m")._repr_html_()
+    assert re.search(r'<span style="border:1px solid currentColor[^"]*">&lt;b&gt;46</span>\.', html)
+    assert "boxed" not in html
+
+
+def test_scores_after_the_first_error_have_no_colour() -> None:
+    html = solution(0.93, 0.21, 0.97)._repr_html_()
+    chips = re.findall(r'<span style="flex:none;min-width:3.1em;([^"]*)">([^<]*)</span>', html)
+    assert [text for _, text in chips] == ["0.930", "0.210", "0.970"]
+    assert ["background" in style for style, _ in chips] == [True, True, False]

@@ -445,3 +445,31 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main([*call, str(tmp_path)]) == 2
     with pytest.raises(OptionError, match="is a folder"):
         evaluate.report(evaluate.processbench(None, rows(12)), tmp_path)
+
+
+def test_scores_after_the_first_error_have_no_colour(browser_page: Page, tmp_path: Path) -> None:  # noqa: F811
+    labels_and_scores = [(0, [0.1, 0.9, 0.2]), (0, [0.9, 0.2, 0.9]), (-1, [0.9, 0.1, 0.9])]
+    data = [
+        {"id": str(at), "problem": "p", "steps": ["a", "b", "c"], "label": label, "scores": scores, "split": "x"}
+        for at, (label, scores) in enumerate(labels_and_scores)
+    ]
+    place = tmp_path / "report.html"
+    evaluate.report(evaluate.processbench(None, data, draws=10), place)
+    browser_page.goto(place.as_uri())
+    coloured = "all => all.map((chip) => getComputedStyle(chip).backgroundColor !== 'rgba(0, 0, 0, 0)')"
+    # Up to the first error or to the prediction, whichever is later. A correct solution has no error.
+    for at, expected in enumerate(([True, False, False], [True, True, False], [True, True, True])):
+        assert browser_page.locator(f"[data-at='{at}'] .chip").evaluate_all(coloured) == expected
+
+
+def test_undecided_scores_are_dark_on_dark_pages(browser_page: Page, place: Path) -> None:  # noqa: F811
+    brightness = (
+        "box => getComputedStyle(box).backgroundColor.match(/[0-9]+/g).reduce((sum, part) => sum + Number(part), 0)"
+    )
+    found = []
+    for scheme in ("light", "dark"):
+        browser_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        browser_page.goto(place.as_uri())
+        found.append(browser_page.locator(".legend i").nth(5).evaluate(brightness))
+    browser_page.emulate_media(color_scheme="light")
+    assert found[0] > 600 > 300 > found[1]

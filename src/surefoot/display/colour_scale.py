@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 INCORRECT, MIDDLE, CORRECT = (0xA8, 0x41, 0x0A), (0xEF, 0xE9, 0xDC), (0x1A, 0x5A, 0x96)
+DARK_MIDDLE = (0x4C, 0x52, 0x5A)
+"""On dark pages, undecided scores must not be brighter than errors."""
 BUCKETS = 11
 BLACK, WHITE = "#000000", "#ffffff"
 
@@ -18,13 +20,20 @@ def bucket(score: float, scale: str = "probability") -> int:
     return round(min(max(score, 0.0), 1.0) * (BUCKETS - 1))
 
 
-def colour(bucket: int) -> tuple[str, str]:
-    """Return the background and the text colour of a bucket."""
+def colour(bucket: int, *, dark: bool = False) -> tuple[str, str]:
+    """Return the background and the text colour of a bucket, on light or dark pages."""
     position = bucket / (BUCKETS - 1)
-    ends, weight = ((INCORRECT, MIDDLE), 2 * position) if position < 0.5 else ((MIDDLE, CORRECT), 2 * position - 1)
+    middle = DARK_MIDDLE if dark else MIDDLE
+    ends, weight = ((INCORRECT, middle), 2 * position) if position < 0.5 else ((middle, CORRECT), 2 * position - 1)
     mixed = [round(a + (b - a) * weight) for a, b in zip(*ends, strict=True)]
     background = "#" + "".join(f"{channel:02x}" for channel in mixed)
     return background, WHITE if contrast(WHITE, background) > contrast(BLACK, background) else BLACK
+
+
+def themed_colour(bucket: int) -> tuple[str, str]:
+    """Return the background and the text colour of a bucket as CSS that follows the page's `color-scheme`."""
+    light, dark = colour(bucket), colour(bucket, dark=True)
+    return f"light-dark({light[0]}, {dark[0]})", f"light-dark({light[1]}, {dark[1]})"
 
 
 def contrast(first: str, second: str) -> float:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from surefoot.display.colour_scale import BUCKETS, bucket, colour
-from surefoot.display.mathematics import segments
+from surefoot.display.colour_scale import BUCKETS, bucket, colour, themed_colour
+from surefoot.display.mathematics import Segment, segments
 from surefoot.display.numbers import short_score
 from surefoot.display.summary import notes, summary
 from surefoot.display.views import SolutionView
@@ -30,8 +30,10 @@ STYLES = {
     "font-variant-numeric:tabular-nums",
     "none": "border:1px dashed currentColor;opacity:.75",
     "text": "flex:1;min-width:0;white-space:pre-wrap;overflow-wrap:anywhere",
+    "box": "border:1px solid currentColor;padding:0 .3em",
     "flag": "display:inline-block;margin:0 0 0 .6em;padding:0 .45em;border-radius:.3em;border:1px solid currentColor;"
     "font-size:.8em;font-weight:600;white-space:nowrap",
+    "after": "color:inherit;box-shadow:inset 0 0 0 1px #8888;opacity:.75",
     "truth": "background:#a8410a;color:#ffffff;border-color:#a8410a;-webkit-print-color-adjust:exact;"
     "print-color-adjust:exact",
 }
@@ -43,6 +45,7 @@ NOT_TYPESET = re.compile(
     r"|(?<!\\)(?:\\\\)*%"
 )
 """What MathJax must not see: these commands, and percent signs, which would hide the rest of their line."""
+PLAIN_BOX = re.compile(r"\\boxed\{([^\\{}^_$~&%#]*)\}")
 
 for _number in range(BUCKETS):
     _background, _ink = colour(_number)
@@ -65,11 +68,17 @@ class StepItem:
     """A filled flag: the error that the data set states."""
     prediction: str = ""
     """An outlined flag: the error that the model predicts."""
+    after: bool = False
+    """Whether the step comes after the first error. Its score is not judged, so it has no colour."""
 
 
 def style_sheet() -> str:
-    """Return the styles as CSS rules."""
-    return "\n".join(f".{name}{{{declarations}}}" for name, declarations in STYLES.items())
+    """Return the styles as CSS rules. The colours of scores follow the page's `color-scheme`."""
+    rules = [f".{name}{{{declarations}}}" for name, declarations in STYLES.items()]
+    for number in range(BUCKETS):
+        background, ink = themed_colour(number)
+        rules += [f".c{number}{{background:{background};color:{ink}}}", f".e{number}{{border-left-color:{background}}}"]
+    return "\n".join(rules)
 
 
 def inline_styles(*names: str) -> str:
@@ -92,6 +101,7 @@ def solution_html(result: SolutionView) -> str:
             step.raw,
             placeholder=step.status.replace("_", " "),
             prediction="✗ first error" if at == error else "",
+            after=error is not None and 0 <= error < at,
         )
         for at, step in enumerate(result.steps)
     ]
@@ -118,9 +128,24 @@ def notebook_text(text: str) -> str:
     parts = segments(text)
     allowed = [part.formula is not None and not NOT_TYPESET.search(part.formula) for part in parts]
     return Markup("").join(
-        Markup(f'<span class="tex2jax_process mathjax_process">{escape(part.source)}</span>') if yes else part.source
+        _box(part.formula) or Markup(f'<span class="tex2jax_process mathjax_process">{escape(_delimited(part))}</span>')
+        if yes and part.formula is not None
+        else part.source
         for part, yes in zip(parts, allowed, strict=True)
     )
+
+
+def _delimited(part: Segment) -> str:
+    """Return a formula with delimiters, without which MathJax does not see it."""
+    return f"\\({part.source}\\)" if part.source == part.formula else part.source
+
+
+def _box(formula: str) -> str | None:
+    """Return a box around plain text as HTML, which needs no MathJax; None for other formulas."""
+    from markupsafe import Markup, escape
+
+    found = PLAIN_BOX.fullmatch(formula)
+    return None if found is None else Markup(f"<span {inline_styles('box')}>{escape(found[1])}</span>")
 
 
 def render(package: str, template: str, attributes: Callable[..., str], **context: Any) -> str:

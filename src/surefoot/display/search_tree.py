@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from surefoot.display.colour_scale import BUCKETS, colour
+from surefoot.display.colour_scale import BUCKETS, themed_colour
 
 
 def search_tree_script() -> str:
@@ -20,7 +20,7 @@ def search_tree_style() -> str:
     """Return the style sheet, with one class per colour of the scale."""
     rules = []
     for number in range(BUCKETS):
-        background, ink = colour(number)
+        background, ink = themed_colour(number)
         rules.append(f".st-c{number} {{ background: {background}; color: {ink}; }}")
     return "\n".join([_static("search_tree.css"), *rules, ""])
 

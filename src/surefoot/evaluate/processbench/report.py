@@ -248,6 +248,7 @@ def entry(item: Judgement) -> Entry:
             score,
             label="✗ true first error" if at == row.label else "",
             prediction="▸ predicted" if at == predicted else "",
+            after=row.label >= 0 and at > max(row.label, -1 if predicted is None else predicted),
         )
         for at, (step, score) in enumerate(zip(row.steps, item.scores, strict=True))
     ]

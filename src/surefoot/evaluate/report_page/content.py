@@ -175,10 +175,12 @@ def card(
     )
 
 
-def step_item(step: str, score: float | None, *, label: str = "", prediction: str = "") -> StepItem:
+def step_item(
+    step: str, score: float | None, *, label: str = "", prediction: str = "", after: bool = False
+) -> StepItem:
     """Build a step of an entry. A blank step never has a score."""
     placeholder = "no score" if step.strip() else "blank"
-    return StepItem(step, score, placeholder=placeholder, label=label, prediction=prediction)
+    return StepItem(step, score, placeholder=placeholder, label=label, prediction=prediction, after=after)
 
 
 def baseline_panel(baselines: Sequence[Baseline], cells: Cells) -> list[Panel]:

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any
 
 from surefoot._version import __version__
-from surefoot.display.colour_scale import BUCKETS, colour
+from surefoot.display.colour_scale import BUCKETS, themed_colour
 from surefoot.display.html import class_names, render, style_sheet
 from surefoot.display.mathematics import contains_mathematics, mathematics_script, mathematics_style
 from surefoot.display.page_files import elements_script, scrolling_style, theme_script
@@ -77,7 +77,7 @@ def lay_out(
         script=script,
         figures=[panel for panel in content.panels if panel.svg],
         tables=[panel for panel in content.panels if not panel.svg],
-        legend=[colour(number)[0] for number in range(BUCKETS)],
+        legend=[themed_colour(number)[0] for number in range(BUCKETS)],
         version=__version__,
         **context,
     )

@@ -130,3 +130,34 @@ def test_a_report_without_formulas_has_no_script_for_them() -> None:
     for question, wanted in ((QUESTION, True), ("Rolls cost $2 and loaves $4.", False)):
         text = evaluate.report_html(evaluate.processbench(None, rows(question, ("It is $5.", "So $7.")), draws=10))
         assert (katex in text) == wanted
+
+
+def test_snippets_of_a_tree_do_not_cut_formulas(tmp_path: Path, page: Page) -> None:
+    start = "word " * 14  # 70 characters; a sibling shows 80
+    texts = (f"{start}\\(x^2 + y^2 = 12 + 13\\), so", f"Short \\(x^2\\). {start}{start}", f"{start}{start}")
+    nodes = [
+        SearchNode(at, 0, text, "answer", tokens=7, fate="finished", answer="3") for at, text in enumerate(texts, 1)
+    ]
+    tree = of_nodes([ROOT, *nodes], spent=Spent(7, 7, 1, 7, 7, 1), aggregation="min")
+    found = record({"beam": replace(tree, question=QUESTION)}, question=QUESTION, gold="3")
+    path = tmp_path / "report.html"
+    path.write_text(search_report_html(compare_searches([found], draws=10), [found]), encoding="utf-8")
+    page.goto(path.as_uri())
+    page.locator(".runs button").first.click()
+    shown = [each.removeprefix("no score finished: ") for each in page.locator(".st-siblings li").all_inner_texts()]
+    assert shown[0] == f"{start.rstrip()}…"
+    assert page.locator(".st-siblings li").nth(1).locator("msup").count() == 1
+    assert shown[2].endswith("word…")
+
+
+def test_the_title_of_a_node_counts_its_steps(tmp_path: Path, page: Page) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(search_report_html(compare_searches([searched()], draws=10), [searched()]), encoding="utf-8")
+    page.goto(path.as_uri())
+    page.locator(".runs button").first.click()
+    assert page.locator(".st-detail h3").inner_text().endswith("Steps 1–2")
+    # A narrow screen shows the whole panel until a node is chosen; then it stays at the bottom, and scrolls.
+    page.set_viewport_size({"width": 390, "height": 300})
+    assert page.locator(".st-detail").evaluate("box => box.scrollHeight - box.clientHeight") <= 1
+    page.locator(".st-row").first.click()
+    page.locator(".st-detail[data-more='bottom']").wait_for()

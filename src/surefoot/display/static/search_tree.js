@@ -66,10 +66,20 @@ const renderSearchTree = (() => {
   // The disagreement of an ensemble: the largest of its steps, as SearchNode.spread.
   const spreadOf = (node) => (node.steps ?? []).map((step) => step.spread).filter(isNumber).reduce((most, each) => Math.max(most, each), -Infinity);
   const kindLabel = (node) => KINDS[kindOf(node)][1];
-  const snippet = (text) => {
+  // The start of a text as one line. A formula is never cut: it is left out if it ends later.
+  const snippet = (text, most = SNIPPET) => {
     const line = String(text).trim().replace(/\s+/g, " ");
-    return line.length > SNIPPET ? `${line.slice(0, SNIPPET)}…` : line;
+    if (line.length <= most) return line;
+    let end = 0;
+    for (const { source, formula } of typeof mathematics === "undefined" ? [] : mathematics.segments(line)) {
+      if (formula === null && end + source.length >= most) break;
+      if (formula !== null && end + source.length > most) return `${line.slice(0, end).trimEnd()}…`;
+      end += source.length;
+    }
+    return `${line.slice(0, most).trimEnd()}…`;
   };
+  // Which steps of the path a node has: most have one, whole answers have several.
+  const stepsTitle = (level, count) => (count > 1 ? `Steps ${level}–${level + count - 1}` : `Step ${level}`);
   const order = (one, other) => (isNumber(other.value) ? other.value : -Infinity) - (isNumber(one.value) ? one.value : -Infinity) || one.id - other.id;
 
   // The best finished path with the answer that the search returned.
@@ -273,8 +283,9 @@ const renderSearchTree = (() => {
 
     show(node) {
       const [symbol, word] = KINDS[kindOf(node)];
-      const level = this.items.get(node.id).getAttribute("aria-level");
-      const parts = [make("h3", {}, make("span", { class: `st-kind st-${kindOf(node)}` }, make("b", { "aria-hidden": "true", text: symbol }), ` ${word}`), ` Step ${level}`)];
+      let level = 1;
+      for (let each = this.result.nodes[node.parent]; each.parent !== null; each = this.result.nodes[each.parent]) level += Math.max(1, (each.steps ?? []).length);
+      const parts = [make("h3", {}, make("span", { class: `st-kind st-${kindOf(node)}` }, make("b", { "aria-hidden": "true", text: symbol }), ` ${word}`), ` ${stepsTitle(level, (node.steps ?? []).length)}`)];
       if (node.reason) parts.push(make("p", { class: "st-why", text: `Why ${word}: ${node.reason}` }));
       parts.push(this.numbers(node), ...this.text(node), ...this.ahead(node), ...this.siblings(node), this.soFar(node));
       this.detail.replaceChildren(...parts);
@@ -316,7 +327,7 @@ const renderSearchTree = (() => {
       if (all.length < 2) return [];
       const rank = all.indexOf(node) + 1;
       const shown = all.slice(0, MOST_SIBLINGS).map((each) => {
-        const label = [chip(each.value, this.result.scale), ` ${kindLabel(each)}: `, snippet(each.text).slice(0, 80) || "(no text)"];
+        const label = [chip(each.value, this.result.scale), ` ${kindLabel(each)}: `, ...formatted(snippet(each.text, 80) || "(no text)")];
         return make("li", each === node ? { class: "st-here", "aria-current": "true" } : {}, each === node ? make("span", {}, ...label)
           : make("button", { type: "button", onclick: () => this.select(each.id, true) }, ...label));
       });

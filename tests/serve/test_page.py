@@ -103,7 +103,9 @@ def test_the_steps_and_their_scores(page: Page, scorer: surefoot.Scorer) -> None
     expected = scorer.score(QUESTION, SOLUTION)
     assert page.locator(".step").count() == len(expected.steps)
     for row, step in zip(page.locator(".step").all(), expected.steps, strict=True):
-        assert step.text in row.inner_text()
+        text, box, _ = step.text.partition("\\boxed{14}")
+        assert text.strip() in row.inner_text()
+        assert row.locator("menclose").all_text_contents() == (["14"] if box else [])
         assert float(row.locator(".value").inner_text()) == pytest.approx(step.score, abs=6e-4)
     assert expected.first_error() == 0
     assert page.locator(".step.first").count() == 1
@@ -202,6 +204,29 @@ def test_the_comparison_fits_the_screen(page: Page) -> None:
         assert_side_by_side(page)
     assert page.locator(".scroll").evaluate("box => box.scrollWidth - box.clientWidth") == 0
     assert "more more" in (page.locator("td.answer").last.get_attribute("title") or "")
+
+
+def test_narrow_screens_compare_in_columns(page: Page) -> None:
+    score(page, QUESTION, SOLUTION, SOLUTION)
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.locator("#overview .scroll").evaluate("box => box.scrollWidth - box.clientWidth") == 0
+    lefts = page.locator("#overview tr").evaluate_all(
+        "rows => rows.map((row) => [...row.children].map((cell) => Math.round(cell.getBoundingClientRect().left)))"
+    )
+    assert [len(set(row)) for row in lefts] == [1, 1, 1]
+    assert lefts[0][0] < lefts[1][0] < lefts[2][0]
+    tops = page.locator("#overview tr").evaluate_all(
+        "rows => rows.map((row) => [...row.children].map((cell) => Math.round(cell.getBoundingClientRect().top)))"
+    )
+    assert tops[0] == tops[1] == tops[2]
+    assert "answer" in page.locator("#overview th").all_inner_texts()
+
+
+def test_the_star_is_explained(page: Page) -> None:
+    score(page, QUESTION, SOLUTION, SOLUTION)
+    assert page.locator("#overview td.best").count() > 0
+    assert "★ highest value" in page.locator("#overview .meta").inner_text()
+    assert page.locator("#overview td.error").all_inner_texts() == ["step 1", "step 1"]
 
 
 def test_a_resize_redraws_only_the_curve(page: Page) -> None:

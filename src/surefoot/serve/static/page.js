@@ -17,6 +17,7 @@ const MEANINGS = {
   margin: "A score is the margin of correct over wrong, from -1 to 1.",
   log_ratio: "A score is the log-ratio of two models; it is unbounded.",
 };
+const BEST = "★ highest value: the solution that best-of-N selects by this aggregation, with or without an error.";
 const WORDS = { right: "correct", doubt: "uncertain", wrong: "wrong", after: "after an error", none: "not scored" };
 
 const BAKER = "A baker sells 12 rolls at $2 each and 5 loaves at $4 each. How much money does she make?";
@@ -271,7 +272,7 @@ function render() {
   const several = results.length > 1;
   at("overview").hidden = !several;
   at("overview").className = "card";
-  at("overview").replaceChildren(...(several ? [make("h2", { text: "Comparison" }), ...curves(), table(results)] : []));
+  at("overview").replaceChildren(...(several ? [make("h2", { text: "Comparison" }), ...curves(), table(results), make("p", { class: "meta", text: BEST })] : []));
 }
 
 // The field shows its source: the formulas in it are rendered here.
@@ -402,16 +403,19 @@ function sample(which) {
 
 function table(results) {
   const best = Object.fromEntries(AGGREGATIONS.map(([key]) => [key, Math.max(...results.map((result) => (result[key] === null ? -Infinity : result[key])))]));
-  const head = make("tr", {}, ...["Solution", ...AGGREGATIONS.map(([, name]) => name), "steps", "first error", "answer"].map((text) => make("th", { scope: "col", text })));
+  const names = ["Solution", ...AGGREGATIONS.map(([, name]) => name), "steps", "first error", "answer"];
+  const head = make("tr", {}, ...names.map((text) => make("th", { scope: "col", text })));
   const rows = results.map((result, index) => {
     const error = firstError(result);
     return make("tr", {}, make("th", { scope: "row" }, LETTERS[index], sample(index)),
       ...AGGREGATIONS.map(([key]) => make("td", { class: result[key] !== null && result[key] === best[key] ? "best" : "", text: number(result[key]) })),
       make("td", { text: String(result.steps.length) }),
-      make("td", { text: error === null ? "unknown" : error === -1 ? "none" : `step ${error + 1}` }),
+      make("td", { class: error > -1 && error !== null ? "error" : "", text: error === null ? "unknown" : error === -1 ? "none" : `step ${error + 1}` }),
       make("td", { class: "answer", title: result.answer ?? "", text: result.answer ?? "none" }));
   });
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Aggregations" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+  const body = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
+  body.style.setProperty("--rows", names.length); // on narrow screens, rows become columns
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Aggregations" }, body);
 }
 
 // --- copying ------------------------------------------------------------------------------------------------------

@@ -624,7 +624,7 @@ def test_the_legend_shows_long_names_in_full(browser_page: Page, tmp_path: Path,
     # The plot has the figure to itself: nothing but ticks and the names of the axes is text in it.
     panel = browser_page.locator(".panel", has=browser_page.locator(".keys"))
     texts = panel.locator("svg[role=img] text").all_text_contents()
-    assert {"accuracy", "generated tokens per question"} <= set(texts)
+    assert {"accuracy", "generated tokens per question (log scale)"} <= set(texts)
     assert not any(name in text for name in (*lines, *labels) for text in texts)
 
 

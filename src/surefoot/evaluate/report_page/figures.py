@@ -241,7 +241,7 @@ def accuracy_by_tokens(about: str, curves: Sequence[Line], points: Sequence[Toke
                 axes.plot([point.tokens] * 2, list(point.interval), color=INK, linewidth=1)
             axes.plot([point.tokens], [point.accuracy], **_point_style(number))
         axes.set_xscale("log")
-        _frame(axes, "generated tokens per question", "accuracy", None, (0, 1.02))
+        _frame(axes, "generated tokens per question (log scale)", "accuracy", None, (0, 1.06))
         axes.xaxis.set_major_locator(_ticks())
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
         axes.minorticks_off()

@@ -30,6 +30,6 @@ def plot_searches(comparison: SearchComparison, axes: Axes | None = None) -> Axe
         marker = POINT_MARKERS[number % len(POINT_MARKERS)]
         axes.plot([point.tokens], [point.accuracy], linestyle="", marker=marker, markersize=8, label=point.name)
     axes.set_xscale("log")
-    axes.set(xlabel="generated tokens per question", ylabel="accuracy", ylim=(0, 1.02))
+    axes.set(xlabel="generated tokens per question (log scale)", ylabel="accuracy", ylim=(0, 1.06))
     axes.legend(frameon=False, fontsize="small")
     return axes

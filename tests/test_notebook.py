@@ -83,5 +83,5 @@ def test_outputs_become_markdown() -> None:
     ]
     assert notebook_page({"cells": cells}) == (
         '# A\nb\n\n```python\nf()\n```\n\n<div class="notebook-output">\n<b>1</b>\n<i>2</i>\n</div>\n\n'
-        "````text\n```\na\n````\n"
+        "```` { .text .notebook-text }\n```\na\n````\n"
     )

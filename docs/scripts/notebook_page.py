@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+OUTPUT = " { .text .notebook-text }"
+"""The language of printed outputs, with the class by which they look different from code."""
+
 
 def notebook_page(notebook: Mapping[str, Any]) -> str:
     """Return the cells of a notebook as Markdown, with their outputs. HTML outputs stay HTML."""
@@ -19,7 +22,7 @@ def notebook_page(notebook: Mapping[str, Any]) -> str:
 
 
 def fenced(text: str, language: str) -> str:
-    """Return a code block whose fence is longer than any in the text."""
+    """Return a code block whose fence is longer than any in the text. `language` may be attributes in braces."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -28,7 +31,7 @@ def fenced(text: str, language: str) -> str:
 
 def _output(output: Mapping[str, Any]) -> str:
     if output["output_type"] == "stream":
-        return fenced("".join(output["text"]), "text")
+        return fenced("".join(output["text"]), OUTPUT)
     if output["output_type"] == "error":
         raise ValueError(f"The notebook has an error: {output['ename']}: {output['evalue']}. Execute it again.")
     data = output["data"]
@@ -37,7 +40,7 @@ def _output(output: Mapping[str, Any]) -> str:
         return "\n".join(['<div class="notebook-output">', *_lines(data["text/html"]), "</div>"])
     if "image/png" in data:
         return f"![output](data:image/png;base64,{''.join(data['image/png']).strip()})"
-    return fenced("".join(data["text/plain"]), "text")
+    return fenced("".join(data["text/plain"]), OUTPUT)
 
 
 def _lines(html: list[str] | str) -> Iterator[str]:

@@ -468,7 +468,7 @@ def test_undecided_scores_are_dark_on_dark_pages(browser_page: Page, place: Path
     )
     found = []
     for scheme in ("light", "dark"):
-        browser_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        browser_page.emulate_media(color_scheme=scheme)
         browser_page.goto(place.as_uri())
         found.append(browser_page.locator(".legend i").nth(5).evaluate(brightness))
     browser_page.emulate_media(color_scheme="light")

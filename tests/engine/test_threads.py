@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import subprocess
@@ -15,8 +14,10 @@ import torch
 
 import surefoot
 from surefoot.cli.main import main
-from surefoot.engine import threads
+from surefoot.engine import thread_limit, threads
+from surefoot.engine.cpu_load import Counters, LoadMeter
 from surefoot.errors import OptionError
+from surefoot.scoring.local import load_local
 
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "MKL_"))}
 ITEM = ("What is 2 + 3?", ["2 + 3 = 5.", "So the answer is 5."])
@@ -29,11 +30,10 @@ def _nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The environment sets no threads, and torch has two. Both are restored."""
     for name in (*threads.THREAD_VARIABLES, *threads.WAIT_VARIABLES):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(thread_limit, "_fixed", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    threads.warn_about_threads.cache_clear()
     yield
-    threads.warn_about_threads.cache_clear()
     torch.set_num_threads(before)
 
 
@@ -235,25 +235,20 @@ def test_a_command_uses_as_many_threads_as_cpus(
     assert torch.get_num_threads() == expected
 
 
-@pytest.mark.parametrize(("cpus", "variables", "warned"), [(1, {}, 1), (2, {}, 0), (1, {"OMP_NUM_THREADS": "2"}, 0)])
-def test_loading_a_model_warns_and_changes_nothing(
-    cpus: int,
-    variables: dict[str, str],
-    warned: int,
-    tiny: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(("cpus", "variables", "expected"), [(1, {}, 1), (2, {}, 2), (1, {"OMP_NUM_THREADS": "2"}, 2)])
+def test_a_loaded_model_uses_as_many_threads_as_cpus_and_changes_nothing(
+    cpus: int, variables: dict[str, str], expected: int, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "usable_cpus", lambda: cpus)
+    still = Counters(0.0, None, 0.0, 0.0, 0.0)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     before = dict(os.environ)
-    with caplog.at_level(logging.WARNING, "surefoot"):
-        for _ in range(2):
-            surefoot.load(str(tiny), device="cpu")
-    messages = [record.getMessage() for record in caplog.records if "threads" in record.getMessage()]
-    assert len(messages) == warned
-    assert all("torch uses 2 threads, but this process may use only 1 CPUs" in message for message in messages)
+    scorer = load_local(tiny, device="cpu")
+    monkeypatch.setattr(scorer.engine._threads, "_meter", LoadMeter(read=lambda: still, cpus=lambda: cpus))
+    seen: list[int] = []
+    scorer.engine.backbone.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
+    scorer.score(*ITEM)
+    assert seen == [expected]
     assert torch.get_num_threads() == 2
     assert dict(os.environ) == before
 

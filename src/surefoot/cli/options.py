@@ -359,9 +359,9 @@ class ModelOptions:
         """Loads a model, or a list of them as an ensemble."""
         arguments = self.arguments(model) | {"calibration": calibration, "cache": cache}
         if self.threads is not None:
-            import torch
+            from surefoot.engine.thread_limit import fix_threads
 
-            torch.set_num_threads(self.threads)
+            fix_threads(self.threads)
         elif computes_here(model):
             limit_threads()
         return as_scorer(model, **{name: value for name, value in arguments.items() if value is not None})

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
 from surefoot.engine.forks import check_process
 from surefoot.engine.results import PackResult, PackResults, collect, without_reads
+from surefoot.engine.thread_limit import ThreadLimit
 from surefoot.engine.trie import Indices, Pack, build_trie
 from surefoot.errors import CheckpointError, SurefootError
 
@@ -53,6 +55,7 @@ class Runner:
         attention_name: str,
         compile: bool | Literal["auto"] = False,
         budget: int | None = None,
+        threads: int | None = None,
     ) -> None:
         self.device = device
         self.dtype = dtype
@@ -62,6 +65,7 @@ class Runner:
         self.lock = threading.RLock()
         """Held during a pack. The buffer for keys and values belongs to the pack that is being computed."""
         self._process = os.getpid()
+        self._threads = ThreadLimit(threads)
         self._embedding = backbone.get_submodule("embed_tokens")
         self._compile = compile
         self._compiled: Callable[..., Any] | None = None
@@ -157,12 +161,17 @@ class Runner:
             )
         with self.lock:
             try:
-                return self._forward(pack, inherited)
+                with self._limited_threads():
+                    return self._forward(pack, inherited)
             except torch.OutOfMemoryError as error:
                 problem = str(error)
             # Outside the handler, whose traceback would keep the tensors of the failed pass alive.
             self._shrink(len(pack.ids), problem)
         return None
+
+    def _limited_threads(self) -> AbstractContextManager[object]:
+        """A compiled pass is compiled again for another number of threads, so theirs is constant."""
+        return self._threads.applied(adapt=self._compiled is None) if self.device.type == "cpu" else nullcontext()
 
     def _forward(self, pack: Pack, inherited: Tensor | None) -> tuple[Tensor, Tensor]:
         tokens = len(pack.ids)

@@ -1,23 +1,20 @@
 """How many CPU threads a process should use, and how long they spin while they wait for each other.
 
 torch's threads belong to the whole process, in which other code may train. Only the processes that Surefoot starts
-(commands, the service, workers) therefore call `spin_briefly` and `limit_threads`; `surefoot.load` only warns. What the
-user sets in the environment is never changed. This module does not import torch until a function needs it.
+(commands, the service, workers) therefore call `spin_briefly` and `limit_threads`; elsewhere `thread_limit` limits the
+threads of single computations. What the user sets in the environment is never changed. This module does not import
+torch until a function needs it.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from surefoot.errors import OptionError
-
-logger = logging.getLogger("surefoot")
 
 SPIN_COUNT = 2_000
 """Iterations for which a waiting OpenMP thread spins, about 0.1 ms. libgomp's default is 300,000, about 9 ms: longer
@@ -130,20 +127,3 @@ def limit_threads() -> None:
 
     if chosen_threads() is None and torch.get_num_threads() > usable_cpus():
         torch.set_num_threads(usable_cpus())
-
-
-@cache
-def warn_about_threads() -> None:
-    """Warn once if torch uses more threads than there are usable CPUs, unless the environment sets a number."""
-    import torch
-
-    threads, cpus = torch.get_num_threads(), usable_cpus()
-    if chosen_threads() is None and threads > cpus:
-        logger.warning(
-            "torch uses %d threads, but this process may use only %d CPUs at a time, which makes it slow. Call "
-            "torch.set_num_threads(%d), or set OMP_NUM_THREADS=%d.",
-            threads,
-            cpus,
-            cpus,
-            cpus,
-        )

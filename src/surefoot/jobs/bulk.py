@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -193,13 +195,19 @@ class Runner:
                 threads=self.threads or threads_per_worker(self.workers),
             )
         else:
-            if self.threads is not None:
-                import torch
+            # A job that continues gives the same bits as one that was never interrupted.
+            with self._fixed_threads():
+                scorer = as_scorer(self.model, **self.load)
+                check_model(scorer, journal.model)
+                yield from run_here(UnitScorer(job, scorer), units)
 
-                torch.set_num_threads(self.threads)
-            scorer = as_scorer(self.model, **self.load)
-            check_model(scorer, journal.model)
-            yield from run_here(UnitScorer(job, scorer), units)
+    def _fixed_threads(self) -> AbstractContextManager[None]:
+        """The same number of threads for all units. A job whose models are on servers does not import torch."""
+        if not computes_here(self.model) and "torch" not in sys.modules:
+            return nullcontext()
+        from surefoot.engine.thread_limit import fixed_threads
+
+        return fixed_threads(self.threads)
 
     @property
     def _model(self) -> ModelLike:

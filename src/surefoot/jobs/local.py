@@ -24,7 +24,7 @@ from surefoot.errors import JobError
 from surefoot.jobs.folder import Entry, ModelIdentity, read_job
 from surefoot.jobs.plan import Unit
 from surefoot.jobs.unit import UnitScorer, model_identity
-from surefoot.scoring.scorer_like import ModelLike, as_scorer
+from surefoot.scoring.scorer_like import ModelLike, as_scorer, computes_here
 
 MAX_ATTEMPTS = 3
 """How often a unit is tried whose worker dies."""
@@ -134,10 +134,10 @@ def load_unit_scorer(
     out: str, model: ModelLike, load: Mapping[str, Any], expected: ModelIdentity | None, threads: int | None = None
 ) -> UnitScorer:
     """Load the model and the job in a worker."""
-    if threads is not None:
-        import torch
+    if computes_here(model):
+        from surefoot.engine.thread_limit import fix_threads
 
-        torch.set_num_threads(threads)
+        fix_threads(threads)
     scorer = as_scorer(model, **load)
     check_model(scorer, expected)
     job = read_job(Path(out))

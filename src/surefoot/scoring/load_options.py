@@ -37,6 +37,7 @@ class LoadOptions:
     device: str | torch.device = "auto"
     attention: str = "auto"
     compile: bool | Literal["auto"] = "auto"
+    threads: int | Literal["auto"] = "auto"
     revision: str | None = None
     family: str | Family | None = None
     family_options: Mapping[str, Any] | None = None
@@ -58,6 +59,8 @@ class LoadOptions:
             )
         if self.compile not in (True, False, "auto"):
             raise OptionError(f"compile={self.compile!r} is not supported. Choose True, False or 'auto'.")
+        if self.threads != "auto" and self.threads < 1:
+            raise OptionError(f"threads={self.threads!r} is not possible. Pass a number above 0, or 'auto'.")
         if self.compile is True and self.quantize == "int8":
             raise OptionError('compile=True and quantize="int8" exclude each other: 8-bit kernels cannot be compiled.')
 

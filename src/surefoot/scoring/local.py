@@ -22,7 +22,6 @@ from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.hardware import choose_device, choose_dtype
 from surefoot.engine.quantization import computation, require
 from surefoot.engine.runner import Runner
-from surefoot.engine.threads import warn_about_threads
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
 from surefoot.families import (
@@ -52,8 +51,6 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     calibration = as_calibration(options.calibration)
     quantize = options.quantize
     where = choose_device(options.device)
-    if where.type == "cpu":
-        warn_about_threads()
     if quantize is not None:
         try:
             require(quantize, where)
@@ -116,6 +113,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             dtype=number,
             attention_name=how,
             compile=False if quantize == "int8" else options.compile,
+            threads=None if options.threads == "auto" else options.threads,
         )
         runners.append(runner)
         limit = min(limit, weights.context)

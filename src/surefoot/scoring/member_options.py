@@ -16,7 +16,17 @@ from surefoot.critics.registry import critic_of
 from surefoot.errors import OptionError
 from surefoot.scoring.load_options import SERVER_OPTIONS, VLLM_OPTIONS, LoadOptions
 
-COMPUTATION = ("quantize", "quantize_fallback", "dtype", "device", "attention", "compile", "strict", "max_tokens")
+COMPUTATION = (
+    "quantize",
+    "quantize_fallback",
+    "dtype",
+    "device",
+    "attention",
+    "compile",
+    "threads",
+    "strict",
+    "max_tokens",
+)
 SHARED = (*COMPUTATION, "cache", "timeout", "patience")
 """Options that hold for all members that can take them. The others describe one model or one server."""
 CRITIC_OPTIONS = ("critic", "critic_options", "generator")

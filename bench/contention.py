@@ -43,10 +43,13 @@ while time.monotonic() < end and os.getppid() == parent: pass
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_tile")
 WORK = {"one solution": 1, "eight solutions": 8}
 SPIN_COUNTS = (0, SPIN_COUNT, 10 * SPIN_COUNT)
+ADAPTING = "at most 2 threads, adapting"
 SETTINGS: dict[str, tuple[int, dict[str, str]]] = {
     "1 thread": (1, {}),
     "2 threads": (2, {}),
     "2 threads, OMP_WAIT_POLICY=passive": (2, {"OMP_WAIT_POLICY": "passive"}),
+    ADAPTING: (2, {}),
+    f"{ADAPTING}, GOMP_SPINCOUNT={SPIN_COUNT}": (2, {"GOMP_SPINCOUNT": str(SPIN_COUNT)}),
     **{f"2 threads, GOMP_SPINCOUNT={count}": (2, {"GOMP_SPINCOUNT": str(count)}) for count in SPIN_COUNTS},
 }
 STREAM = 64
@@ -74,8 +77,8 @@ class Child:
         stack.callback(self.process.communicate)
         self.hello = self.reply()
 
-    def order(self, count: int, threads: int, *, repeats: int = 1, steps: int = 3, seed: int = 0) -> None:
-        order = {"count": count, "threads": threads, "repeats": repeats, "steps": steps, "seed": seed}
+    def order(self, count: int, threads: int, **more: int) -> None:
+        order = {"count": count, "threads": threads, "repeats": 1, "steps": 3, "seed": 0, "adapt": False} | more
         assert self.process.stdin is not None
         print(json.dumps(order), file=self.process.stdin, flush=True)
 
@@ -128,7 +131,9 @@ def measure_settings(options: argparse.Namespace) -> None:
                     started, before = time.monotonic(), other_cpu_seconds([*own, *competitors])
                     for _ in range(options.rounds):
                         for name, (threads, _) in SETTINGS.items():
-                            replies[name].append(children[name].measure(items, threads, repeats=3))
+                            replies[name].append(
+                                children[name].measure(items, threads, repeats=3, adapt=name.startswith(ADAPTING))
+                            )
                     others = (other_cpu_seconds([*own, *competitors]) - before) / (time.monotonic() - started)
                 tokens = replies["1 thread"][0]["tokens"]
                 print(f"\n{count} busy processes, {work} ({tokens} tokens), others {others:.2f}")

@@ -9,10 +9,12 @@ import re
 import statistics
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
+from surefoot.engine.thread_limit import fixed_threads
 from surefoot.scoring.local import load_local
 
 Item = tuple[str, list[str]]
@@ -42,12 +44,13 @@ def answer_orders() -> None:
         order = json.loads(line)
         items = solutions(order["count"], steps=order["steps"], seed=order["seed"])
         torch.set_num_threads(order["threads"])
-        scorer.score_many(items[:1])
-        seconds, before = [], usage()
-        for _ in range(order["repeats"]):
-            started = time.perf_counter()
-            results = scorer.score_many(items)
-            seconds.append(time.perf_counter() - started)
+        with nullcontext() if order["adapt"] else fixed_threads():
+            scorer.score_many(items[:1])
+            seconds, before = [], usage()
+            for _ in range(order["repeats"]):
+                started = time.perf_counter()
+                results = scorer.score_many(items)
+                seconds.append(time.perf_counter() - started)
         cpu, switches = ((new - old) / order["repeats"] for new, old in zip(usage(), before, strict=True))
         scores = [score for result in results for score in result.step_scores]
         tokens = sum(result.tokens for result in results)

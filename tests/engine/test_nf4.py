@@ -15,7 +15,9 @@ from torch import Tensor
 
 from helpers.reference import Reference
 from surefoot.engine.hardware import DTYPES, runs_on_cpu
+from surefoot.engine.nf4 import import_bitsandbytes, quantize
 from surefoot.engine.quantization import NF4Linear
+from surefoot.engine.thread_limit import threads_here
 from surefoot.scoring.local import load_local
 
 CPU = torch.device("cpu")
@@ -135,3 +137,49 @@ def test_scores_are_exact_on_any_cpu(checkpoint: Path, forced: bool) -> None:
     assert found["fingerprint"] != small.fingerprint
     for kind in ("together", "alone"):
         assert found[kind] == [pytest.approx(scores, abs=1e-5) for scores in expected]
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [((640, 448), "normal"), ((3, 5), "normal"), ((1024, 320), "levels"), ((512, 512), "zeros"), ((300, 1024), "wide")],
+)
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_weights_are_those_of_bitsandbytes(
+    shape: tuple[int, int], kind: str, stored: torch.dtype, threads: int
+) -> None:
+    """Many weights lie exactly on a boundary between two levels, or one float32 number above or below it."""
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randn(shape, generator=generator)
+    if kind == "levels":
+        boundaries = (LEVELS[:-1] + LEVELS[1:]) / 2
+        weight = boundaries[torch.randint(15, shape, generator=generator)]
+        weight = torch.nextafter(weight, weight + torch.randint(-1, 2, shape, generator=generator))
+        weight[:, 0] = 1.0
+    elif kind == "zeros":
+        weight *= torch.arange(shape[0]).unsqueeze(1) % 2
+    elif kind == "wide":
+        weight *= 10.0 ** torch.randint(-30, 4, shape, generator=generator)
+    weight = weight.to(stored)
+    values = torch.nn.functional.pad(weight.float().flatten(), (0, -weight.numel() % BLOCK))
+    functional = import_bitsandbytes().functional
+    codes, state = functional.quantize_4bit(values, blocksize=BLOCK, compress_statistics=True, quant_type="nf4")
+    with threads_here(threads):
+        found = quantize(weight)
+    assert torch.equal(found.codes, codes)
+    # The offset is a mean, which bitsandbytes sums in another order.
+    assert found.offset == pytest.approx(state.offset.item(), rel=1e-6)
+    scales = functional.dequantize_blockwise(found.scales, found.state(torch.float32).state2) + found.offset
+    wanted = functional.dequantize_blockwise(state.absmax, state.state2) + state.offset
+    assert torch.allclose(scales, wanted, rtol=1e-3, atol=1e-5 * float(wanted.abs().max()))
+
+
+def test_weights_do_not_depend_on_the_number_of_threads() -> None:
+    weight = torch.randn(1024, 2048, generator=torch.Generator().manual_seed(1)).bfloat16()
+    found = []
+    for threads in (1, 2, 3):
+        with threads_here(threads):
+            found.append(quantize(weight))
+    for other in found[1:]:
+        for name in ("codes", "scales", "outer", "offset"):
+            assert torch.equal(getattr(found[0], name), getattr(other, name))

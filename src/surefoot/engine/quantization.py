@@ -6,17 +6,16 @@ memory together. Norms, embeddings and the head of a PRM are not quantized.
 
 from __future__ import annotations
 
-import logging
-import sys
 import warnings
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from surefoot.core.options import Quantization
 from surefoot.engine.hardware import runs_on_cpu
+from surefoot.engine.nf4 import NF4Weight, import_bitsandbytes
+from surefoot.engine.nf4 import quantize as quantize_nf4
 from surefoot.errors import MissingDependencyError, OptionError
 
 
@@ -41,28 +40,6 @@ def computation(quantize: Quantization | None, device: torch.device) -> str:
     if quantize == "nf4":
         return f"nf4 {'dequantized' if device.type == 'cpu' else 'bitsandbytes'}"
     return f"int8 {_int8_engine()}" if quantize == "int8" else "none"
-
-
-def import_bitsandbytes() -> Any:
-    """Import bitsandbytes without letting it download a kernel.
-
-    On CPUs with AVX512-BF16 the import fetches native code from the Hugging Face hub if the package `kernels` is
-    installed, and warns if it is not. We do not use that kernel and run no remote code, so `kernels` cannot be imported
-    meanwhile.
-    """
-    if "bitsandbytes" not in sys.modules:
-        log = logging.getLogger("bitsandbytes.backends.cpu.ops")
-        disabled, log.disabled = log.disabled, True
-        kernels = sys.modules.get("kernels")
-        sys.modules["kernels"] = None  # type: ignore[assignment]
-        try:
-            import bitsandbytes  # noqa: F401
-        finally:
-            log.disabled = disabled
-            del sys.modules["kernels"]
-            if kernels is not None:
-                sys.modules["kernels"] = kernels
-    return sys.modules["bitsandbytes"]
 
 
 def quantized_linear(
@@ -105,22 +82,16 @@ class NF4Linear(nn.Module):
     every shape work.
     """
 
-    BLOCK = 64
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, weight: Tensor | NF4Weight, bias: Tensor | None, dtype: torch.dtype, device: torch.device
+    ) -> None:
         super().__init__()
-        functional = import_bitsandbytes().functional
-        self.outputs, self.inputs = weight.shape
-        values = weight.to(device, torch.float32).flatten()
-        if missing := -len(values) % self.BLOCK:
-            values = nn.functional.pad(values, (0, missing))
-        rows = values.view(-1, self.BLOCK if self.inputs % self.BLOCK else self.inputs)
-        packed, self.state = functional.quantize_4bit(
-            rows, blocksize=self.BLOCK, compress_statistics=True, quant_type="nf4"
-        )
-        self.state.dtype = dtype
-        self._dequantize = functional.dequantize_4bit
-        self.weight = nn.Parameter(packed, requires_grad=False)
+        stored = weight if isinstance(weight, NF4Weight) else quantize_nf4(weight)
+        self.outputs, self.inputs = stored.shape
+        self.stored = stored
+        self.state = stored.state(dtype)
+        self._dequantize = import_bitsandbytes().functional.dequantize_4bit
+        self.weight = nn.Parameter(stored.codes, requires_grad=False)
         self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
 
     def forward(self, inputs: Tensor) -> Tensor:

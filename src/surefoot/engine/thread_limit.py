@@ -35,22 +35,19 @@ class ThreadLimit:
         ...     torch.get_num_threads()
         1
         """
-        before = self._meter.before()
         current = torch.get_num_threads()
-        threads = self._choose(current, adapt)
+        if self.threads is not None or current == 1 or not adapt or _fixed or chosen_threads() is not None:
+            with threads_here(self.threads or current):
+                yield self.threads or current
+            return
+        before = self._meter.before()
+        # Half a CPU is worth a thread: with another load of 0.3, two threads on two CPUs are faster than one.
+        threads = max(1, int(min(self._meter.free, current) + 0.5))
         try:
             with threads_here(threads):
                 yield threads
         finally:
             self._meter.after(before, threads)
-
-    def _choose(self, current: int, adapt: bool) -> int:
-        if self.threads is not None:
-            return self.threads
-        if current == 1 or not adapt or _fixed or chosen_threads() is not None:
-            return current
-        # Half a CPU is worth a thread: with an other load of 0.3 two threads on two CPUs are faster than one.
-        return max(1, int(min(self._meter.free, current) + 0.5))
 
 
 @contextmanager

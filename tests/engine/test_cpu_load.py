@@ -31,7 +31,7 @@ procs_blocked 0
     ],
 )
 def test_the_counters_of_the_usable_cpus(cpus: set[int], busy: float, runnable: float) -> None:
-    assert parse_stat(STAT, cpus, 100) == (pytest.approx(busy), pytest.approx(runnable))
+    assert list(parse_stat(STAT, cpus, 100)) == pytest.approx([busy, runnable])
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,14 @@ class LoadingOptions:
             rich_help_panel=COMPUTE,
         ),
     ] = None
+    quantize_cache: Annotated[
+        bool,
+        typer.Option(
+            "--quantize-cache",
+            help="Store nf4 weights on disk, so that a CPU quantizes a model only once.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = False
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
         typer.Option(
@@ -260,6 +268,7 @@ class LoadingOptions:
             "generator": self.critic_generator,
             "base": self.base,
             "quantize": self.quantize,
+            "quantize_cache": True if self.quantize_cache else None,
             "dtype": None if self.dtype == "auto" else self.dtype,
             "device": None if self.device == "auto" else self.device,
             "attention": None if self.attention == "auto" else self.attention,

@@ -43,9 +43,14 @@ def computation(quantize: Quantization | None, device: torch.device) -> str:
 
 
 def quantized_linear(
-    quantize: Quantization, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
+    quantize: Quantization, weight: Tensor | NF4Weight, bias: Tensor | None, dtype: torch.dtype, device: torch.device
 ) -> nn.Module:
-    """Create a linear layer with quantized weights, whose inputs and outputs have dtype `dtype`."""
+    """Create a linear layer with quantized weights, whose inputs and outputs have dtype `dtype`.
+
+    nf4 weights may be quantized already, on the CPU.
+    """
+    if isinstance(weight, NF4Weight):
+        return NF4Linear(weight, bias, dtype, device)
     make = nf4_linear if quantize == "nf4" else Int8Linear
     return make(weight, bias, dtype, device)
 

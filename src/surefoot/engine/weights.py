@@ -21,7 +21,8 @@ from surefoot.core.options import Quantization
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
 from surefoot.engine.forks import use_own_threads
-from surefoot.engine.quantization import quantized_linear
+from surefoot.engine.quantization import NF4Linear, quantized_linear
+from surefoot.engine.quantized_cache import QuantizedCache
 from surefoot.engine.tensor_files import FLOATING
 from surefoot.errors import CheckpointError, SurefootError
 
@@ -76,14 +77,15 @@ def load_weights(
     device: torch.device,
     attention: str,
     quantize: Quantization | None = None,
+    quantized: QuantizedCache | None = None,
     reduce_head: Callable[[str, Tensor], Tensor] | None = None,
     head_dtype: torch.dtype = torch.float32,
 ) -> Weights:
     """Build the backbone that config.json describes, load it and the head from the checkpoint, and verify both.
 
     `reduce_head` maps a head tensor's name and value to the part to keep in memory; by default everything is kept. A
-    head tensor may also be a tensor of the backbone. Embeddings keep their stored dtype and are cast after lookup, so
-    no larger copy of them is made.
+    head tensor may also be a tensor of the backbone. Quantized weights come from `quantized` if they are there.
+    Embeddings keep their stored dtype and are cast after lookup, so no larger copy of them is made.
     """
     use_own_threads()
     _check_attention_kind(checkpoint)
@@ -102,18 +104,24 @@ def load_weights(
 
     embedding = backbone.get_submodule("embed_tokens")
     for path, module in list(backbone.named_modules()):
-        tensors = {
-            name: checkpoint.read(f"{prefix}{path}.{name}") for name, _ in module.named_parameters(recurse=False)
-        }
         if quantize is not None and isinstance(module, nn.Linear):
-            layer = quantized_linear(quantize, tensors["weight"], tensors.get("bias"), dtype, device)
+            bias = None if module.bias is None else checkpoint.read(f"{prefix}{path}.bias")
+            cached = None if quantized is None else quantized.get(path, (module.out_features, module.in_features))
+            weight = checkpoint.read(f"{prefix}{path}.weight") if cached is None else cached
+            layer = quantized_linear(quantize, weight, bias, dtype, device)
+            if quantized is not None and isinstance(layer, NF4Linear):
+                quantized.add(path, layer.stored)
             backbone.set_submodule(path, layer)
             continue
+        names = [name for name, _ in module.named_parameters(recurse=False)]
+        tensors = {name: checkpoint.read(f"{prefix}{path}.{name}") for name in names}
         for name, tensor in tensors.items():
             wanted = tensor.dtype if module is embedding else dtype
             # Without the copy, a tensor that needs no conversion would stay mapped to the file.
             value = tensor.to(device, wanted) if tensor.dtype != wanted or device.type != "cpu" else tensor.clone()
             setattr(module, name, nn.Parameter(value, requires_grad=False))
+    if quantized is not None:
+        quantized.write()
     head = {}
     for name in head_shapes:
         tensor = checkpoint.read(name)

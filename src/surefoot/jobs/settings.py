@@ -19,7 +19,17 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 REWARD = "reward"
 """Ranks solutions by their reward."""
 
-RUN_OPTIONS = ("device", "attention", "threads", "api_key", "timeout", "patience", "strict", "quantize_fallback")
+RUN_OPTIONS = (
+    "device",
+    "attention",
+    "threads",
+    "api_key",
+    "timeout",
+    "patience",
+    "strict",
+    "quantize_fallback",
+    "quantize_cache",
+)
 """Options of `surefoot.load` that may change when a job is continued."""
 
 

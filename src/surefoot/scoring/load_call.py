@@ -47,7 +47,7 @@ class LoadCall:
     ) -> LoadCall:
         """Describes a call. Relative folders become absolute, so that the call works in another folder."""
         plain = {
-            name: _located(value) if name in ("base", "tokenizer") else value
+            name: _portable(name, value)
             for name, value in options.items()
             # The scorer knows these: a file may have changed since, and the name may have been a relative folder.
             if name not in ("calibration", "cache", "name")
@@ -108,6 +108,12 @@ def _load_once(load: Callable[..., StepScorer], text: str) -> StepScorer:
             "the model again, and choose `dtype`, `quantize` and `revision` when you load it."
         )
     return scorer
+
+
+def _portable(name: str, value: Any) -> Any:
+    if name == "quantize_cache" and not isinstance(value, bool):
+        return str(Path(value).absolute())
+    return _located(value) if name in ("base", "tokenizer") else value
 
 
 def _located(model: str | Path) -> str:

@@ -33,6 +33,7 @@ class LoadOptions:
 
     quantize: Quantization | None = None
     quantize_fallback: bool = False
+    quantize_cache: bool | str | Path = False
     dtype: str | torch.dtype = "auto"
     device: str | torch.device = "auto"
     attention: str = "auto"
@@ -53,6 +54,8 @@ class LoadOptions:
             raise OptionError(
                 f"quantize={self.quantize!r} is not supported. Choose one of: {', '.join(QUANTIZATIONS)}, or None."
             )
+        if self.quantize_cache is not False and self.quantize != "nf4":
+            raise OptionError('quantize_cache stores 4-bit weights. Add quantize="nf4", or omit it.')
         if self.max_tokens is not None and self.max_tokens < 1:
             raise OptionError(
                 f"max_tokens={self.max_tokens} leaves no room. Pass a number above 0, or None for the context."

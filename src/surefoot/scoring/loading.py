@@ -28,6 +28,7 @@ def load(
     *,
     quantize: Quantization | None = None,
     quantize_fallback: bool = False,
+    quantize_cache: bool | str | Path = False,
     dtype: str | torch.dtype = "auto",
     device: str | torch.device = "auto",
     attention: str = "auto",
@@ -67,16 +68,17 @@ def load(
     scorers.
 
     Options for a model in this process: `quantize` stores weights in 4 or 8 bits; with `quantize_fallback` the
-    model is loaded unquantized, with a warning, where that is not possible. `dtype`, `device` and `attention` are
-    chosen automatically. `compile` compiles the forward pass; "auto" does so for long jobs in half precision on the
-    CPU. `threads` is the number of CPU threads while scoring; "auto" is torch's number, or fewer while other work
-    keeps the CPUs busy. torch's own setting is restored after every forward pass. The family is found by the model's
-    name or its config.json; otherwise pass `family`, a name or an object. `family_options` change how the family
-    prompts and reads. `base` is the base model of LoRA weights, if not the one that they name. With `strict`,
-    tokenizer files that disagree with the family's prompt are an error instead of a warning. `max_tokens` lowers the
-    longest prompt below the model's context. `calibration`, a file of `surefoot calibrate` or its content, is applied
-    to every score. `cache`, a file or a `ScoreCache`, stores scores so that they are computed only once. `name` is
-    what results call the model, if not `model`.
+    model is loaded unquantized, with a warning, where that is not possible. `quantize_cache` stores nf4 weights on
+    disk, in the given folder or, if True, in the user's cache, so that a CPU quantizes a model only once. `dtype`,
+    `device` and `attention` are chosen automatically. `compile` compiles the forward pass; "auto" does so for long
+    jobs in half precision on the CPU. `threads` is the number of CPU threads while scoring; "auto" is torch's number,
+    or fewer while other work keeps the CPUs busy. torch's own setting is restored after every forward pass. The family
+    is found by the model's name or its config.json; otherwise pass `family`, a name or an object. `family_options`
+    change how the family prompts and reads. `base` is the base model of LoRA weights, if not the one that they name.
+    With `strict`, tokenizer files that disagree with the family's prompt are an error instead of a warning.
+    `max_tokens` lowers the longest prompt below the model's context. `calibration`, a file of `surefoot calibrate` or
+    its content, is applied to every score. `cache`, a file or a `ScoreCache`, stores scores so that they are computed
+    only once. `name` is what results call the model, if not `model`.
 
     Options for a server: `served_name` chooses one of several served models; `api_key`, `timeout` and `patience` are
     those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,
@@ -100,6 +102,7 @@ def load(
     options = LoadOptions(
         quantize=quantize,
         quantize_fallback=quantize_fallback,
+        quantize_cache=quantize_cache,
         dtype=dtype,
         device=device,
         attention=attention,

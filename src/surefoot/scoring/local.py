@@ -21,6 +21,7 @@ from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.hardware import choose_device, choose_dtype
 from surefoot.engine.quantization import computation, require
+from surefoot.engine.quantized_cache import QuantizedCache, default_folder
 from surefoot.engine.runner import Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
@@ -80,7 +81,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     if calibration is not None:
         calibration.check(str(model), mark)
     runners, limit = [], options.max_tokens or sys.maxsize
-    for each in opened:
+    for each, own_mark in zip(opened, marks, strict=True):
         weights = load_weights(
             each,
             prefix=kind.backbone_prefix,
@@ -90,6 +91,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             device=where,
             attention=how,
             quantize=quantize,
+            quantized=_quantized_cache(options, quantize, where, own_mark),
             # The tokenizer takes a second to build: a checkpoint that does not fit is refused before.
             reduce_head=lambda name, tensor: kind.reduce_head(
                 PromptTokenizer.from_folder(*checkpoint.tokenizer_folders), name, tensor
@@ -124,6 +126,18 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     trained = trained_tokens(str(model), kind, checkpoint.config)
     pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration, checked, recommended, trained)
     return Scorer(pipeline, runners, mark, as_score_cache(options.cache))
+
+
+def _quantized_cache(
+    options: LoadOptions, quantize: str | None, device: torch.device, mark: str
+) -> QuantizedCache | None:
+    if options.quantize_cache is False or quantize != "nf4":
+        return None
+    if device.type != "cpu":
+        logger.info("quantize_cache is not used on %s, which quantizes in seconds.", device)
+        return None
+    folder = default_folder() if options.quantize_cache is True else Path(options.quantize_cache)
+    return QuantizedCache(folder, mark)
 
 
 def chosen_options(options: LoadOptions) -> set[str]:

@@ -19,6 +19,7 @@ from surefoot.scoring.load_options import SERVER_OPTIONS, VLLM_OPTIONS, LoadOpti
 COMPUTATION = (
     "quantize",
     "quantize_fallback",
+    "quantize_cache",
     "dtype",
     "device",
     "attention",

@@ -20,6 +20,7 @@ from surefoot.engine.attention import choose_attention
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.hardware import choose_device, choose_dtype
+from surefoot.engine.heap import release_freed_memory
 from surefoot.engine.quantization import computation, require
 from surefoot.engine.quantized_cache import QuantizedCache, default_folder
 from surefoot.engine.runner import Runner
@@ -125,6 +126,8 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     recommended = recommended_aggregation(str(model), kind)
     trained = trained_tokens(str(model), kind, checkpoint.config)
     pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration, checked, recommended, trained)
+    if where.type == "cpu":
+        release_freed_memory()
     return Scorer(pipeline, runners, mark, as_score_cache(options.cache))
 
 

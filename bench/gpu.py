@@ -20,6 +20,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from gpu_checks import FORMATS, check_formats
 from gpu_measure import cold_starts, measure_child, scaling, throughput
 from gpu_report import environment, markdown
 
-SIZES: dict[str, dict[str, int]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2},
     "0.5b": {
         "hidden_size": 896,
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     questions, samples, repeats = (2, 4, 1) if options.quick else (options.questions, options.samples, options.repeats)
     counts = [8, 16] if options.quick else options.counts
     formats = ["float32", "nf4, float32"] if options.quick else list(FORMATS)
-    sections = {
+    sections: dict[str, Callable[[], Any]] = {
         "checks": lambda: check_formats(small, options.device, compiled=not options.quick),
         "throughput": lambda: throughput(folder, options.device, questions, samples, repeats, options.rollouts),
         "cold_start": lambda: cold_starts(folder, options.device, 1 if options.quick else 3, formats),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,13 +146,13 @@ def _measure_format(folder: Path, device: str, groups: Sequence[Group], name: st
             row["problem"] = f"transformers' model does not fit: {str(error)[:200]}"
     seconds: dict[str, list[float]] = {method: [] for method in methods}
     try:
-        for method in methods.values():
-            method((groups[0][0], groups[0][1][:2]))
+        for work in methods.values():
+            work((groups[0][0], groups[0][1][:2]))
         reset_memory(device)
         for _ in range(repeats):
             for group in groups:
                 for method, work in methods.items():
-                    seconds[method].append(timed(device, lambda work=work, group=group: work(group)))
+                    seconds[method].append(timed(device, partial(work, group)))
     except torch.OutOfMemoryError as error:
         return row | {"problem": str(error)[:500]}
     tokens = repeats * sum(len(prompt.ids) for group in groups for prompt in prompts(group))

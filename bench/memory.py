@@ -107,7 +107,10 @@ def main() -> None:
                 rows.setdefault(name, []).append(measure_in_child(folder, *more))
                 print(f"{layers} layers, {name}: {json.dumps(rows[name][-1])}", flush=True)
     if len(options.layers) == 2:
-        rows = {name: [extrapolated(*found, (options.layers[0], options.layers[1]))] for name, found in rows.items()}
+        rows = {
+            name: [extrapolated(found[0], found[1], (options.layers[0], options.layers[1]))]
+            for name, found in rows.items()
+        }
         for name, found in rows.items():
             print(f"extrapolated to 28 layers, {name}: {json.dumps(found[0])}")
     if options.layers == [28] or len(options.layers) == 2:

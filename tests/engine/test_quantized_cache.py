@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load, save_file
 
 import surefoot
@@ -80,10 +82,15 @@ def another_models(file: Path) -> None:
 
 def without_a_layer(file: Path) -> None:
     tensors = load(file.read_bytes())
-    with quantized_cache.safe_open(file, framework="pt") as stored:
+    with safe_open(file, framework="pt") as stored:
         metadata = stored.metadata()
     first = next(name for name in sorted(tensors) if name.endswith(".codes"))
     save_file({name: tensor for name, tensor in tensors.items() if name != first}, file, metadata)
+
+
+def a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -95,7 +102,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "empty": lambda file: file.write_bytes(b""),
     "another model's": another_models,
     "without a layer": without_a_layer,
-    "not a file": lambda file: (file.unlink(), file.mkdir()),
+    "not a file": a_folder,
 }
 
 
@@ -183,7 +190,7 @@ def test_processes_that_write_at_the_same_time(model: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("options", [{}, {"quantize": "int8"}])
-def test_other_formats_have_no_cache(options: dict[str, str], tiny: Path) -> None:
+def test_other_formats_have_no_cache(options: dict[str, Any], tiny: Path) -> None:
     with pytest.raises(OptionError, match='Add quantize="nf4", or omit it'):
         surefoot.load(str(tiny), quantize_cache=True, **options)
 

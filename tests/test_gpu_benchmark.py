@@ -61,20 +61,22 @@ def test_without_a_gpu_it_says_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "report").exists()
 
 
-def test_a_difference_above_the_tolerance_fails(tiny: Path, checks: Any) -> None:
-    row = checks.check_one(tiny, "cpu", "bfloat16", "sdpa", {"dtype": "bfloat16"}, tolerance=0.0)
+def test_a_difference_above_the_tolerance_fails(checkpoint: Path, checks: Any) -> None:
+    row = checks.check_one(checkpoint, "cpu", "bfloat16", "sdpa", {"dtype": "bfloat16"}, tolerance=0.0)
     assert row["result"] == "failed"
     assert row["difference"] > 0
     assert "scores differ by" in row["detail"]
 
 
-def test_scores_that_depend_on_the_company_are_found(tiny: Path, checks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_depend_on_the_company_are_found(
+    checkpoint: Path, checks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without its mask, a solution sees the others of its pack."""
     from surefoot.engine import attention
 
     masked = attention.dense_mask
     monkeypatch.setattr(attention, "dense_mask", lambda *given: torch.zeros_like(masked(*given)))
-    row = checks.check_one(tiny, "cpu", "float32", "sdpa", {"dtype": "float32"}, tolerance=1e-5)
+    row = checks.check_one(checkpoint, "cpu", "float32", "sdpa", {"dtype": "float32"}, tolerance=1e-5)
     assert row["result"] == "failed"
     assert row["difference"] > 1e-3
 

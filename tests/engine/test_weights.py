@@ -458,35 +458,6 @@ def test_nf4_without_bitsandbytes(
     assert card_scores(plain) == card_scores(scorer)
 
 
-def test_int8_is_close_to_float32(checkpoint: Path, scorer: surefoot.Scorer) -> None:
-    small = load_local(checkpoint, quantize="int8")
-    layers = [module for module in small.engine.backbone.modules() if isinstance(module, quantization.Int8Linear)]
-    assert len(layers) == 2 * 7
-    pairs = [(f"What is {n} + {n}?", [f"{n} + {n} is {2 * n}.", f"So it is {2 * n}.", "Done."]) for n in range(20)]
-    exact, found = (
-        torch.tensor([score for result in one.score_many(pairs) for score in result.step_scores])
-        for one in (scorer, small)
-    )
-    assert 1e-6 < (found - exact).abs().mean() < 0.03
-    with pytest.raises(OptionError, match="int8.*runs on the CPU only"):
-        quantization.require("int8", torch.device("cuda"))
-
-
-def test_int8_of_one_layer() -> None:
-    """A token with huge values must not make the others less precise."""
-    generator = torch.Generator().manual_seed(0)
-    weight, bias = torch.randn(48, 32, generator=generator), torch.randn(48, generator=generator)
-    inputs = torch.randn(2, 5, 32, generator=generator)
-    layer = quantization.Int8Linear(weight, bias, torch.float32, torch.device("cpu"))
-    exact = torch.nn.functional.linear(inputs, weight, bias)
-    calm = layer(inputs)
-    assert (calm - exact).abs().max() < 0.05 * exact.abs().max()
-    stormy = inputs.clone()
-    stormy[0, 0] *= 1e4
-    assert torch.allclose(layer(stormy)[1], calm[1], atol=1e-5)
-    assert torch.equal(layer(torch.zeros(1, 32)), bias[None])
-
-
 def test_half_precision_on_the_cpu_works_or_becomes_float32(
     checkpoint: Path, scorer: surefoot.Scorer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -90,7 +90,7 @@ def test_through_a_stream(
         ({"dtype": "bfloat16"}, 0.1),
         ({"dtype": "float16"}, 0.02),
         ({"quantize": "nf4"}, 1e-5),
-        ({"quantize": "int8"}, 0.02),
+        ({"quantize": "int8"}, 0.01),
     ],
 )
 def test_in_other_formats_within_their_tolerance(

@@ -23,12 +23,14 @@ logger = logging.getLogger("surefoot")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 PROBE = """
 import sys, torch
-if sys.argv[1] == "int8":
-    weight = torch.quantize_per_tensor(torch.ones(64, 64), 1.0, 0, torch.qint8)
-    torch.ops.quantized.linear_dynamic(torch.ones(64, 64), torch.ops.quantized.linear_prepack(weight, None), True)
-else:
+if hasattr(torch, sys.argv[1]):
     ones = torch.ones(64, 64, dtype=getattr(torch, sys.argv[1]))
     torch.nn.functional.linear(ones, ones)
+else:
+    torch.backends.quantized.engine = sys.argv[1]
+    zeros = torch.zeros(64, dtype=torch.long)
+    weight = torch.quantize_per_channel(torch.ones(64, 64), torch.ones(64), zeros, 0, torch.qint8)
+    torch.ops.quantized.linear_dynamic(torch.ones(64, 64), torch.ops.quantized.linear_prepack(weight, None), True)
 """
 PROBE_SECONDS = 120
 
@@ -73,11 +75,14 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 
 
 @cache
-def runs_on_cpu(dtype: str) -> bool:
-    """Whether a matrix product in this dtype works here. If the CPU reports AMX, a child process tries one."""
-    if dtype == "float32" or not cpu_has_flag("amx_tile"):
+def runs_on_cpu(how: str) -> bool:
+    """Whether a matrix product works here, in a dtype or with an engine of torch for 8-bit products.
+
+    If the CPU reports AMX, a child process tries one.
+    """
+    if how == "float32" or not cpu_has_flag("amx_tile"):
         return True
-    child = [sys.executable, "-c", PROBE, dtype]
+    child = [sys.executable, "-c", PROBE, how]
     try:
         return subprocess.run(child, capture_output=True, timeout=PROBE_SECONDS, check=False).returncode == 0
     except subprocess.TimeoutExpired:

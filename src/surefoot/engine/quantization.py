@@ -6,14 +6,13 @@ memory together. Norms, embeddings and the head of a PRM are not quantized.
 
 from __future__ import annotations
 
-import warnings
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 
 from surefoot.core.options import Quantization
-from surefoot.engine.hardware import runs_on_cpu
+from surefoot.engine import int8
 from surefoot.engine.nf4 import NF4Weight, import_bitsandbytes
 from surefoot.engine.nf4 import quantize as quantize_nf4
 from surefoot.errors import MissingDependencyError, OptionError
@@ -28,7 +27,7 @@ def require(quantize: Quantization, device: torch.device) -> None:
         )
     if quantize == "int8" and device.type != "cpu":
         raise OptionError(f'quantize="int8" runs on the CPU only, but the device is {device}. Use quantize="nf4".')
-    if quantize == "int8" and not (_int8_engine() and runs_on_cpu("int8")):
+    if quantize == "int8" and not int8.engine():
         raise OptionError('quantize="int8" cannot run on this CPU. Use quantize="nf4", or omit it.')
 
 
@@ -39,7 +38,7 @@ def computation(quantize: Quantization | None, device: torch.device) -> str:
     """
     if quantize == "nf4":
         return f"nf4 {'dequantized' if device.type == 'cpu' else 'bitsandbytes'}"
-    return f"int8 {_int8_engine()}" if quantize == "int8" else "none"
+    return int8.computation() if quantize == "int8" else "none"
 
 
 def quantized_linear(
@@ -51,7 +50,7 @@ def quantized_linear(
     """
     if isinstance(weight, NF4Weight):
         return NF4Linear(weight, bias, dtype, device)
-    make = nf4_linear if quantize == "nf4" else Int8Linear
+    make = nf4_linear if quantize == "nf4" else int8.Int8Linear
     return make(weight, bias, dtype, device)
 
 
@@ -104,45 +103,3 @@ class NF4Linear(nn.Module):
         values: Tensor = self._dequantize(self.weight, self.state).flatten()
         weight = values[: self.outputs * self.inputs].view(self.outputs, self.inputs)
         return nn.functional.linear(inputs, weight, self.bias)
-
-
-class Int8Linear(nn.Module):
-    """8-bit weights with a scale per output, 8-bit inputs with a scale per token.
-
-    torch's kernel quantizes its input with one scale for the whole tensor. One token with large values would make all
-    others coarser, and scores would depend on the rest of the pack. Dividing each token by its largest absolute value
-    first makes the one scale fit every token.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
-        super().__init__()
-        rows = weight.float()
-        scales = (rows.abs().amax(1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
-        zeros = torch.zeros(len(rows), dtype=torch.long)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns that its quantized tensors will move to another package
-            packed = torch.quantize_per_channel(rows, scales, zeros, 0, torch.qint8)
-        previous, torch.backends.quantized.engine = torch.backends.quantized.engine, _int8_engine()
-        try:
-            self._packed = torch.ops.quantized.linear_prepack(packed, None)
-        finally:
-            torch.backends.quantized.engine = previous
-        self.packed_bytes = weight.numel()
-        self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Multiply with the quantized weights."""
-        rows = inputs.flatten(0, -2).float()
-        scales = rows.abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-        # Both ends of the range always occur, so the kernel computes the same scale for every pack.
-        rows = torch.cat([rows / scales, rows.new_tensor([[1.0], [-1.0]]).expand(2, rows.shape[1])])
-        product: Tensor = torch.ops.quantized.linear_dynamic(rows, self._packed, reduce_range=True)[:-2]
-        product *= scales
-        if self.bias is not None:
-            product += self.bias
-        return product.view(*inputs.shape[:-1], -1).to(inputs.dtype)
-
-
-def _int8_engine() -> str:
-    """The backend for dynamic 8-bit products on this CPU, or an empty string."""
-    return next((name for name in ("fbgemm", "qnnpack") if name in torch.backends.quantized.supported_engines), "")

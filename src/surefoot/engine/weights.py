@@ -18,11 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.core.options import Quantization
+from surefoot.core.prompt import Prompt
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
 from surefoot.engine.forks import use_own_threads
 from surefoot.engine.quantization import NF4Linear, quantized_linear
 from surefoot.engine.quantized_cache import QuantizedCache
+from surefoot.engine.sampled_quantization import quantize_blocks
 from surefoot.engine.tensor_files import FLOATING
 from surefoot.errors import CheckpointError, SurefootError
 
@@ -80,12 +82,14 @@ def load_weights(
     quantized: QuantizedCache | None = None,
     reduce_head: Callable[[str, Tensor], Tensor] | None = None,
     head_dtype: torch.dtype = torch.float32,
+    sample: Callable[[int], Sequence[Prompt]] | None = None,
 ) -> Weights:
     """Build the backbone that config.json describes, load it and the head from the checkpoint, and verify both.
 
     `reduce_head` maps a head tensor's name and value to the part to keep in memory; by default everything is kept. A
     head tensor may also be a tensor of the backbone. Quantized weights come from `quantized` if they are there.
-    Embeddings keep their stored dtype and are cast after lookup, so no larger copy of them is made.
+    Embeddings keep their stored dtype and are cast after lookup, so no larger copy of them is made. `sample` returns
+    prompts of at most so many tokens; with them, 8-bit layers are closer to float.
     """
     use_own_threads()
     _check_attention_kind(checkpoint)
@@ -102,9 +106,17 @@ def load_weights(
     expected |= {name: tuple(shape) for name, shape in head_shapes.items()}
     _check_tensors(checkpoint, expected, unused)
 
+    def read(path: str) -> dict[str, Tensor]:
+        parameters = backbone.get_submodule(path).named_parameters(recurse=False)
+        return {name: checkpoint.read(f"{prefix}{path}.{name}") for name, _ in parameters}
+
+    backbone.eval()
+    sampled = quantize == "int8" and sample is not None
     embedding = backbone.get_submodule("embed_tokens")
     for path, module in list(backbone.named_modules()):
         if quantize is not None and isinstance(module, nn.Linear):
+            if sampled:
+                continue
             bias = None if module.bias is None else checkpoint.read(f"{prefix}{path}.bias")
             cached = None if quantized is None else quantized.get(path, (module.out_features, module.in_features))
             weight = checkpoint.read(f"{prefix}{path}.weight") if cached is None else cached
@@ -113,9 +125,7 @@ def load_weights(
                 quantized.add(path, layer.stored)
             backbone.set_submodule(path, layer)
             continue
-        names = [name for name, _ in module.named_parameters(recurse=False)]
-        tensors = {name: checkpoint.read(f"{prefix}{path}.{name}") for name in names}
-        for name, tensor in tensors.items():
+        for name, tensor in read(path).items():
             wanted = tensor.dtype if module is embedding else dtype
             # Without the copy, a tensor that needs no conversion would stay mapped to the file.
             value = tensor.to(device, wanted) if tensor.dtype != wanted or device.type != "cpu" else tensor.clone()
@@ -130,8 +140,10 @@ def load_weights(
 
     with _config_errors(checkpoint):
         _rebuild_rotary(backbone, config, device)
+    if sampled and sample is not None:
+        quantize_blocks(backbone, sample(context), read, dtype=dtype, device=device, attention=attention)
+    with _config_errors(checkpoint):
         _check_derived(backbone, checkpoint, dtype)
-    backbone.eval()
     return Weights(backbone, head, context)
 
 

@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from surefoot.core.calibration import Calibration
+from surefoot.core.prompt import Prompt
 from surefoot.engine.attention import choose_attention
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
@@ -38,6 +40,7 @@ from surefoot.families import (
 )
 from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
+from surefoot.scoring.activation_sample import SAMPLE
 from surefoot.scoring.load_options import DEFAULT_MODEL, CalibrationLike, LoadOptions
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache
@@ -81,6 +84,14 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     mark = marks[0] if len(marks) == 1 else sha256(" ".join(marks).encode()).hexdigest()
     if calibration is not None:
         calibration.check(str(model), mark)
+
+    @cache
+    def tokenizer() -> PromptTokenizer:  # it takes a second to build: a checkpoint that does not fit is rejected before
+        return PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
+
+    def sample(context: int) -> list[Prompt]:
+        return [kind.render(tokenizer(), question, steps).cut(context) for question, steps in SAMPLE]
+
     runners, limit = [], options.max_tokens or sys.maxsize
     for each, own_mark in zip(opened, marks, strict=True):
         weights = load_weights(
@@ -93,11 +104,9 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             attention=how,
             quantize=quantize,
             quantized=_quantized_cache(options, quantize, where, own_mark),
-            # The tokenizer takes a second to build: a checkpoint that does not fit is refused before.
-            reduce_head=lambda name, tensor: kind.reduce_head(
-                PromptTokenizer.from_folder(*checkpoint.tokenizer_folders), name, tensor
-            ),
+            reduce_head=lambda name, tensor: kind.reduce_head(tokenizer(), name, tensor),
             head_dtype=number if kind.head_in_model_dtype else torch.float32,
+            sample=sample,
         )
         logger.info(
             "Loaded %s: family %s, %s, quantization %s, attention %s, on %s, %.2f GB of weights.",
@@ -120,12 +129,13 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
         )
         runners.append(runner)
         limit = min(limit, weights.context)
-    tokenizer = PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
-    checked = check_settings(kind, tokenizer, settings)
+    checked = check_settings(kind, tokenizer(), settings)
     checked.report(str(model), strict=options.strict)
     recommended = recommended_aggregation(str(model), kind)
     trained = trained_tokens(str(model), kind, checkpoint.config)
-    pipeline = Pipeline(options.name or str(model), kind, tokenizer, limit, calibration, checked, recommended, trained)
+    pipeline = Pipeline(
+        options.name or str(model), kind, tokenizer(), limit, calibration, checked, recommended, trained
+    )
     if where.type == "cpu":
         release_freed_memory()
     return Scorer(pipeline, runners, mark, as_score_cache(options.cache))

@@ -229,6 +229,7 @@ def test_layers_know_the_inputs_of_the_sample(checkpoint: Path) -> None:
         factors, columns = balance(layer.weight.detach(), peaks[path])
         found = backbone.get_submodule(path)
         assert isinstance(found, Int8Linear)
+        assert found._factors is not None
         assert torch.allclose(found._factors, factors, rtol=1e-3, atol=1e-5)
         assert torch.equal(found._columns, columns)
     assert not any(isinstance(module, nn.Linear) for module in backbone.modules())

@@ -67,7 +67,7 @@ class Int8Linear(nn.Module):
         """Multiply with the quantized weights."""
         rows = inputs.flatten(0, -2).float()
         balanced = rows if self._factors is None else rows * self._factors
-        parts = zip(self._products, balanced.split(self._widths, 1), strict=True)
+        parts = zip(self._products, torch.split(balanced, self._widths, 1), strict=True)
         outputs, *others = (product(part, _largest(part)) for product, part in parts)
         for other in others:
             outputs += other

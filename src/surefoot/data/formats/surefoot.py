@@ -37,8 +37,8 @@ LABELS = ("targets", "ratings", "label")
 def _parse(row: Row) -> AnnotatedSolution:
     if "first_error" in row and "targets" not in row:
         raise InputError(
-            "this is a line of the labels.jsonl that `surefoot label` writes. Run the same `surefoot label` command again "
-            "with --train-file FILE, and use that file."
+            "this is a line of the labels.jsonl that `surefoot label` writes. Run the same `surefoot label` command "
+            "again with --train-file FILE, and use that file."
         )
     question, steps = text_of(row, "question", "problem"), texts_of(row, "steps")
     neutral: frozenset[int] = frozenset()

@@ -55,7 +55,7 @@ class LoadOptions:
                 f"quantize={self.quantize!r} is not supported. Choose one of: {', '.join(QUANTIZATIONS)}, or None."
             )
         if self.quantize_cache is not False and self.quantize != "nf4":
-            raise OptionError('quantize_cache stores 4-bit weights. Add quantize="nf4", or omit it.')
+            raise OptionError('`quantize_cache` stores 4-bit weights. Add quantize="nf4", or omit it.')
         if self.max_tokens is not None and self.max_tokens < 1:
             raise OptionError(
                 f"max_tokens={self.max_tokens} leaves no room. Pass a number above 0, or None for the context."

@@ -85,6 +85,8 @@ def gigabytes(model: str, kind: str) -> str:
 QWEN, EURUS, PSA = "Qwen/Qwen2.5-Math-PRM-7B", "PRIME-RL/EurusPRM-Stage1", "openreasoner/Math-psa"
 MEASURED = ["0.75", "6.0", "5.2", "5.5"]
 """Resident memory, by bench/engine.py --growth and bench/memory.py."""
+LOADING = ["0.120", "5.0", "5.3"]
+"""Memory while nf4 weights are loaded: per layer, after loading and at the peak, extrapolated from two layers."""
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ MEASURED = ["0.75", "6.0", "5.2", "5.5"]
         ("docs/performance.md", [], MEASURED),
         ("docs/families.md", [(PSA, "bfloat16"), (EURUS, "bfloat16"), (EURUS, "nf4")], []),
         ("docs/scoring.md", [], ["15"]),
-        ("docs/engine.md", [], []),
+        ("docs/engine.md", [], ["3.4", "2.0", *LOADING]),
         ("docs/training.md", [], []),
         ("docs/serving.md", [], []),
         ("docs/rl.md", [], []),

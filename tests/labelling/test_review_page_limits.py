@@ -16,8 +16,15 @@ from helpers.review_folder import reviewed, solutions, write_labels
 from helpers.review_page import opened, press, said, saved, selected, verdicts
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
+HOLD = """() => {
+  const real = window.fetch;
+  window.fetch = () => new Promise((_, reject) => {
+    window.refuse = () => { window.fetch = real; reject(new TypeError("Failed to fetch")); };
+  });
+}"""
+"""Holds the next request until `refuse()` lets it fail, as it does if the network fails."""
 EVIL = "<img src=x onerror=document.title='gone'><script>document.title='gone'</script>"
 
 
@@ -54,18 +61,13 @@ def test_what_cannot_be_saved_is_not_shown_as_saved(page: Page, folder: Path) ->
 
 def test_keys_after_a_failure_are_ignored(page: Page, folder: Path) -> None:
     """They would act on another step than the person sees: the page returns to the one that was not saved."""
-    held: list[Route] = []
-    page.route("**/api/solutions/0", lambda route: held.append(route))
+    page.evaluate(HOLD)
     press(page, "w j n r")
     page.wait_for_selector(".step.selected .person:has-text('saving')")
     assert verdicts(page) == ["saving…", "no verdict", "no verdict"]
-    while not held:  # the page shows that it is saving before its request arrives here
-        page.wait_for_timeout(20)
-    (only,) = held
-    only.abort()
+    page.evaluate("refuse()")
     page.wait_for_selector("#problem:has-text('Not saved (step 1)')")
     assert "3 later actions were ignored." in page.locator("#problem").inner_text()
-    page.unroute_all()
     press(page, "u")
     said(page, "Step 1: unsure. Saved.")
     assert "Question 1, solution 1" in page.locator("#title").inner_text()

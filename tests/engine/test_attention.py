@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from pathlib import Path
 
@@ -91,6 +92,7 @@ def test_flash_attention_is_called_as_documented(checkpoint: Path, monkeypatch: 
         return out
 
     module = types.ModuleType("flash_attn")
+    module.__spec__ = ModuleSpec("flash_attn", None)  # transformers looks for the package, too
     module.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flash_attn", module)
     monkeypatch.setattr(attention, "flash_obstacle", lambda device, dtype: None)

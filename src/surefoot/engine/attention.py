@@ -10,6 +10,8 @@ cannot run is an error.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from surefoot.engine.segments import Segment
 from surefoot.engine.trie import Pack
 from surefoot.errors import OptionError
 
@@ -121,17 +124,25 @@ def sdpa(
     scaling: float | None = None,
     *,
     keys_values: Tensor,
+    segments: Sequence[Segment] | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """torch's fused kernels with a dense mask."""
+    """torch's fused kernels, with a dense mask or for each of the pack's segments."""
     key, value = _with_inherited(module, key, value, keys_values)
     if query.is_cuda:
         # With a mask, the fast CUDA kernels need as many key heads as query heads.
         key, value = (states.repeat_interleave(query.shape[1] // key.shape[1], 1) for states in (key, value))
-    out = functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=key.shape[1] != query.shape[1]
-    )
-    return out.transpose(1, 2), None
+    attend = partial(functional.scaled_dot_product_attention, scale=scaling, enable_gqa=key.shape[1] != query.shape[1])
+    if segments is None:
+        return attend(query, key, value, attn_mask=attention_mask).transpose(1, 2), None
+    out = query.new_empty(1, query.shape[2], query.shape[1], value.shape[3])
+    for segment in segments:
+        keys, values = (
+            states if segment.keys is None else states.index_select(2, segment.keys) for states in (key, value)
+        )
+        own = attend(query[:, :, segment.rows], keys, values, attn_mask=segment.mask)
+        out[:, segment.rows] = own.transpose(1, 2)
+    return out, None
 
 
 def eager(

@@ -22,6 +22,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.engine import attention
 from surefoot.engine.forks import check_process
 from surefoot.engine.results import PackResult, PackResults, collect, without_reads
+from surefoot.engine.segments import divide
 from surefoot.engine.thread_limit import ThreadLimit
 from surefoot.engine.trie import Indices, Pack, build_trie
 from surefoot.errors import CheckpointError, SurefootError
@@ -190,7 +191,7 @@ class Runner:
                 position_ids=self._tensor(pack.positions)[None],
                 use_cache=False,
                 keys_values=keys_values,
-                **self._mask(pack, tokens, columns),
+                **self._mask(pack, tokens, columns, fixed=fixed),
             ).last_hidden_state[0]
             scores = self._read(pack, states)
         kept = self._tensor(np.where(pack.kept < pack.inherited, pack.kept, pack.kept - pack.inherited + columns))
@@ -209,7 +210,9 @@ class Runner:
     def _tensor(self, indices: Indices) -> Tensor:
         return torch.from_numpy(indices).to(self.device)
 
-    def _mask(self, pack: Pack, rows: int, columns: int) -> dict[str, Any]:
+    def _mask(self, pack: Pack, rows: int, columns: int, *, fixed: bool) -> dict[str, Any]:
+        if self.attention == "sdpa" and self.device.type == "cpu" and not fixed:
+            return {"segments": divide(pack, self.dtype)}
         if self.attention in ("sdpa", "eager"):
             return {"attention_mask": attention.dense_mask(pack, rows, columns, self.dtype, self.device)}
         starts = attention.sequence_starts(pack) if self.attention == "flash_attention_2" else None

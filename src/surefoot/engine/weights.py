@@ -22,6 +22,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
 from surefoot.engine.forks import use_own_threads
+from surefoot.engine.prepacked import PrepackedLinear, can_prepack
 from surefoot.engine.quantization import NF4Linear, quantized_linear
 from surefoot.engine.quantized_cache import QuantizedCache
 from surefoot.engine.sampled_quantization import quantize_blocks
@@ -83,13 +84,16 @@ def load_weights(
     reduce_head: Callable[[str, Tensor], Tensor] | None = None,
     head_dtype: torch.dtype = torch.float32,
     sample: Callable[[int], Sequence[Prompt]] | None = None,
+    prepack: bool = False,
 ) -> Weights:
     """Build the backbone that config.json describes, load it and the head from the checkpoint, and verify both.
 
     `reduce_head` maps a head tensor's name and value to the part to keep in memory; by default everything is kept. A
     head tensor may also be a tensor of the backbone. Quantized weights come from `quantized` if they are there.
     Embeddings keep their stored dtype and are cast after lookup, so no larger copy of them is made. `sample` returns
-    prompts of at most so many tokens; with them, 8-bit layers are closer to float.
+    prompts of at most so many tokens; with them, 8-bit layers are closer to float. `prepack` stores the weights of
+    linear layers for faster products, where that works. They are then not parameters, and can be neither trained nor
+    compiled.
     """
     use_own_threads()
     _check_attention_kind(checkpoint)
@@ -111,6 +115,7 @@ def load_weights(
         return {name: checkpoint.read(f"{prefix}{path}.{name}") for name, _ in parameters}
 
     backbone.eval()
+    prepack = prepack and quantize is None and can_prepack(dtype, device)
     sampled = quantize == "int8" and sample is not None
     embedding = backbone.get_submodule("embed_tokens")
     for path, module in list(backbone.named_modules()):
@@ -124,6 +129,10 @@ def load_weights(
             if quantized is not None and isinstance(layer, NF4Linear):
                 quantized.add(path, layer.stored)
             backbone.set_submodule(path, layer)
+            continue
+        if prepack and isinstance(module, nn.Linear):
+            tensors = {name: tensor.to(dtype) for name, tensor in read(path).items()}
+            backbone.set_submodule(path, PrepackedLinear(tensors["weight"], tensors.get("bias")))
             continue
         for name, tensor in read(path).items():
             wanted = tensor.dtype if module is embedding else dtype

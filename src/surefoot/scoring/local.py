@@ -107,6 +107,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             reduce_head=lambda name, tensor: kind.reduce_head(tokenizer(), name, tensor),
             head_dtype=number if kind.head_in_model_dtype else torch.float32,
             sample=sample,
+            prepack=options.compile is not True,
         )
         logger.info(
             "Loaded %s: family %s, %s, quantization %s, attention %s, on %s, %.2f GB of weights.",

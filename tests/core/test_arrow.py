@@ -126,7 +126,7 @@ def test_the_values_are_those_of_to_dict(mini: surefoot.Scorer) -> None:
         for step in data["steps"]:
             del step["index"]
         assert row == {name: data[name] for name in row}
-        left_out = {"outside", "skipped", "empty_steps", "split", "seconds", "recommended"}
+        left_out = {"outside", "skipped", "empty_steps", "split", "seconds", "recommended", "precision"}
         assert set(data) - set(row) == left_out
 
 

@@ -202,6 +202,14 @@ class LoadingOptions:
             metavar="NAME", help="Which model to use, if the server of --model has several.", rich_help_panel=MODEL
         ),
     ] = None
+    precision: Annotated[
+        Literal["exact", "auto", "fast"],
+        typer.Option(
+            metavar="KIND",
+            help="Exact scores, or faster ones: auto allows bfloat16 on a CPU, fast also 8-bit weights.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = "exact"
     quantize: Annotated[
         Literal["nf4", "int8"] | None,
         typer.Option(
@@ -267,6 +275,7 @@ class LoadingOptions:
             "critic_options": dict(map(_name_and_value, self.critic_option or ())) or None,
             "generator": self.critic_generator,
             "base": self.base,
+            "precision": None if self.precision == "exact" else self.precision,
             "quantize": self.quantize,
             "quantize_cache": True if self.quantize_cache else None,
             "dtype": None if self.dtype == "auto" else self.dtype,

@@ -18,6 +18,9 @@ THINKING: tuple[Thinking, ...] = get_args(Thinking)
 Quantization = Literal["nf4", "int8"]
 QUANTIZATIONS: tuple[Quantization, ...] = get_args(Quantization)
 
+Precision = Literal["exact", "auto", "fast"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
 
 @dataclass(frozen=True)
 class ReadOptions:

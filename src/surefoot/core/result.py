@@ -151,6 +151,8 @@ class SolutionScore:
     """The name of the calibration; None if the scores are not calibrated."""
     recommended: str | None = None
     """The aggregation by which the makers of the model rank solutions; None if that is not known."""
+    precision: str | None = None
+    """The number format that the scores were computed in, such as float32 or int8; None if that is not known."""
 
     @property
     def step_scores(self) -> list[float | None]:
@@ -250,6 +252,7 @@ class SolutionScore:
             "scale": self.scale,
             "calibration": self.calibration,
             "recommended": self.recommended,
+            "precision": self.precision,
         }
 
     @classmethod

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +38,6 @@ CPU_BUDGET = 512
 DENSE_BUDGET = 4096
 LARGEST_BUDGET = 8192
 WIDTH_STEP = 128
-COMPILE_TOKENS = 60_000
 MIN_HEAD_ROWS = 16
 """With fewer rows, MKL divides a matrix product among threads in a way that changes its rounding."""
 
@@ -54,7 +53,7 @@ class Runner:
         device: torch.device,
         dtype: torch.dtype,
         attention_name: str,
-        compile: bool | Literal["auto"] = False,
+        compile: bool = False,
         budget: int | None = None,
         threads: int | None = None,
     ) -> None:
@@ -105,7 +104,7 @@ class Runner:
     def _run_trie(self, prompts: Sequence[Prompt]) -> PackResults:
         """Compute prompts that have reads. Ends early if memory does not suffice for a pack."""
         with self.lock:
-            self._compile_if_worthwhile(prompts)
+            self._compile_if_requested()
         trie = build_trie(prompts, self.budget, fixed_size=self._compiled is not None)
         read_keys = np.unique(np.concatenate(trie.read_keys))
         last_reads = np.array([tokens.max() for tokens in trie.reads])
@@ -220,16 +219,10 @@ class Runner:
             return {"sequence_starts": starts.to(self.device), "longest": int(starts.diff().max())}
         return {"attention_mask": attention.block_mask(pack, rows, columns, self.device)}
 
-    def _compile_if_worthwhile(self, prompts: Sequence[Prompt]) -> None:
-        """Compile the forward pass if requested, or if the job is long enough to recover the compilation time."""
-        if self._compiled is not None or self._compile is False:
-            return
-        if self._compile == "auto":
-            worthwhile = self.device.type == "cpu" and self.dtype != torch.float32
-            if not worthwhile or sum(len(prompt.ids) for prompt in prompts) < COMPILE_TOKENS:
-                return
-        logger.warning("Compiling the forward pass. This takes about a minute, once. compile=False turns it off.")
-        self._compiled = torch.compile(self.backbone)
+    def _compile_if_requested(self) -> None:
+        if self._compile and self._compiled is None:
+            logger.warning("Compiling the forward pass. This takes about a minute, once.")
+            self._compiled = torch.compile(self.backbone)
 
     @property
     def token_bytes(self) -> int:

@@ -64,6 +64,7 @@ class Rule:
             seconds=seconds,
             calibration=self.calibration,
             recommended=reference.recommended if len({result.recommended for result in results}) == 1 else None,
+            precision=reference.precision if len({result.precision for result in results}) == 1 else None,
         )
 
     def _gap(self, member: Member, result: SolutionScore, reference: SolutionScore) -> _Gap | None:

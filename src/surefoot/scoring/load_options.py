@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from surefoot.core.calibration import Calibration
-from surefoot.core.options import QUANTIZATIONS, Quantization
+from surefoot.core.options import PRECISIONS, QUANTIZATIONS, Precision, Quantization
 from surefoot.errors import OptionError
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ CalibrationLike = str | Path | Calibration
 class LoadOptions:
     """How a model is loaded into this process. For the meaning of each option see `load`."""
 
+    precision: Precision = "exact"
     quantize: Quantization | None = None
     quantize_fallback: bool = False
     quantize_cache: bool | str | Path = False
     dtype: str | torch.dtype = "auto"
     device: str | torch.device = "auto"
     attention: str = "auto"
-    compile: bool | Literal["auto"] = "auto"
+    compile: bool = False
     threads: int | Literal["auto"] = "auto"
     revision: str | None = None
     family: str | Family | None = None
@@ -50,6 +51,12 @@ class LoadOptions:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise OptionError(f"precision={self.precision!r} is not supported. Choose one of: {', '.join(PRECISIONS)}.")
+        if self.precision != "exact" and (self.quantize is not None or str(self.dtype) != "auto"):
+            raise OptionError(
+                f'precision="{self.precision}" chooses the number format. Omit it, or omit `dtype` and `quantize`.'
+            )
         if self.quantize is not None and self.quantize not in QUANTIZATIONS:
             raise OptionError(
                 f"quantize={self.quantize!r} is not supported. Choose one of: {', '.join(QUANTIZATIONS)}, or None."
@@ -60,11 +67,11 @@ class LoadOptions:
             raise OptionError(
                 f"max_tokens={self.max_tokens} leaves no room. Pass a number above 0, or None for the context."
             )
-        if self.compile not in (True, False, "auto"):
-            raise OptionError(f"compile={self.compile!r} is not supported. Choose True, False or 'auto'.")
+        if not isinstance(self.compile, bool):
+            raise OptionError(f"compile={self.compile!r} is not supported. Choose True or False.")
         if self.threads != "auto" and self.threads < 1:
             raise OptionError(f"threads={self.threads!r} is not possible. Pass a number above 0, or 'auto'.")
-        if self.compile is True and self.quantize == "int8":
+        if self.compile and self.quantize == "int8":
             raise OptionError('compile=True and quantize="int8" exclude each other: 8-bit kernels cannot be compiled.')
 
     def changed(self, *except_for: str) -> list[str]:

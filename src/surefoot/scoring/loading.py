@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from surefoot.core.addresses import VLLM_PREFIX, is_service, is_vllm
-from surefoot.core.options import Quantization
+from surefoot.core.options import Precision, Quantization
 from surefoot.core.protocols import StepScorer
 from surefoot.errors import OptionError
 from surefoot.scoring.combining import Combine, MissingMember
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 def load(
     model: str | Path | Sequence[str | Path | StepScorer] = DEFAULT_MODEL,
     *,
+    precision: Precision = "exact",
     quantize: Quantization | None = None,
     quantize_fallback: bool = False,
     quantize_cache: bool | str | Path = False,
     dtype: str | torch.dtype = "auto",
     device: str | torch.device = "auto",
     attention: str = "auto",
-    compile: bool | Literal["auto"] = "auto",
+    compile: bool = False,
     threads: int | Literal["auto"] = "auto",
     revision: str | None = None,
     family: str | Family | None = None,
@@ -67,18 +68,20 @@ def load(
     `model` is a folder, a hub id, `mini`, or the address of a service or a vLLM server, or a list of those and of
     scorers.
 
-    Options for a model in this process: `quantize` stores weights in 4 or 8 bits; with `quantize_fallback` the
-    model is loaded unquantized, with a warning, where that is not possible. `quantize_cache` stores nf4 weights on
-    disk, in the given folder or, if True, in the user's cache, so that a CPU quantizes a model only once. `dtype`,
-    `device` and `attention` are chosen automatically. `compile` compiles the forward pass; "auto" does so for long
-    jobs in half precision on the CPU. `threads` is the number of CPU threads while scoring; "auto" is torch's number,
-    or fewer while other work keeps the CPUs busy. torch's own setting is restored after every forward pass. The family
-    is found by the model's name or its config.json; otherwise pass `family`, a name or an object. `family_options`
-    change how the family prompts and reads. `base` is the base model of LoRA weights, if not the one that they name.
-    With `strict`, tokenizer files that disagree with the family's prompt are an error instead of a warning.
-    `max_tokens` lowers the longest prompt below the model's context. `calibration`, a file of `surefoot calibrate` or
-    its content, is applied to every score. `cache`, a file or a `ScoreCache`, stores scores so that they are computed
-    only once. `name` is what results call the model, if not `model`.
+    Options for a model in this process: `precision` is "exact" (float32 on a CPU), "auto" (bfloat16 where the CPU
+    multiplies faster in it) or "fast" (also 8-bit weights); other formats than float32 change scores slightly.
+    `quantize` stores weights in 4 or 8 bits; with `quantize_fallback` the model is loaded unquantized, with a
+    warning, where that is not possible. `quantize_cache` stores nf4 weights on disk, in the given folder or, if
+    True, in the user's cache, so that a CPU quantizes a model only once. `dtype`, `device` and `attention` are
+    chosen automatically. `compile` compiles the forward pass, which takes a minute and is rarely worth it on a CPU.
+    `threads` is the number of CPU threads while scoring; "auto" is torch's number, or fewer while other work keeps
+    the CPUs busy. torch's own setting is restored after every forward pass. The family is found by the model's name
+    or its config.json; otherwise pass `family`, a name or an object. `family_options` change how the family prompts
+    and reads. `base` is the base model of LoRA weights, if not the one that they name. With `strict`, tokenizer
+    files that disagree with the family's prompt are an error instead of a warning. `max_tokens` lowers the longest
+    prompt below the model's context. `calibration`, a file of `surefoot calibrate` or its content, is applied to
+    every score. `cache`, a file or a `ScoreCache`, stores scores so that they are computed only once. `name` is
+    what results call the model, if not `model`.
 
     Options for a server: `served_name` chooses one of several served models; `api_key`, `timeout` and `patience` are
     those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,
@@ -100,6 +103,7 @@ def load(
     fingerprint: the model is loaded once in each process that unpickles it.
     """
     options = LoadOptions(
+        precision=precision,
         quantize=quantize,
         quantize_fallback=quantize_fallback,
         quantize_cache=quantize_cache,

@@ -23,6 +23,7 @@ from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
 from surefoot.engine.hardware import choose_device, choose_dtype
 from surefoot.engine.heap import release_freed_memory
+from surefoot.engine.precision import NumberFormat, choose_format
 from surefoot.engine.quantization import computation, require
 from surefoot.engine.quantized_cache import QuantizedCache, default_folder
 from surefoot.engine.runner import Runner
@@ -67,6 +68,9 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     number = choose_dtype(options.dtype, where)
     how = choose_attention(options.attention, where, number)
     checkpoint = open_checkpoint(locate(model), options.revision, options.base)
+    if options.precision != "exact":
+        chosen = choose_format(options.precision, checkpoint, where)
+        number, quantize = chosen.dtype, chosen.quantize
     architectures = checkpoint.config.get("architectures") or []
     kind = find_family(architectures, options.family, model=str(model), options=options.family_options)
     settings = read_tokenizer_settings(tokenizer_folder(*checkpoint.tokenizer_folders))
@@ -107,7 +111,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             reduce_head=lambda name, tensor: kind.reduce_head(tokenizer(), name, tensor),
             head_dtype=number if kind.head_in_model_dtype else torch.float32,
             sample=sample,
-            prepack=options.compile is not True,
+            prepack=not options.compile,
         )
         logger.info(
             "Loaded %s: family %s, %s, quantization %s, attention %s, on %s, %.2f GB of weights.",
@@ -125,7 +129,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             device=where,
             dtype=number,
             attention_name=how,
-            compile=False if quantize == "int8" else options.compile,
+            compile=options.compile,
             threads=None if options.threads == "auto" else options.threads,
         )
         runners.append(runner)
@@ -135,7 +139,15 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     recommended = recommended_aggregation(str(model), kind)
     trained = trained_tokens(str(model), kind, checkpoint.config)
     pipeline = Pipeline(
-        options.name or str(model), kind, tokenizer(), limit, calibration, checked, recommended, trained
+        options.name or str(model),
+        kind,
+        tokenizer(),
+        limit,
+        calibration,
+        checked,
+        recommended,
+        trained,
+        NumberFormat(number, quantize).name,
     )
     if where.type == "cpu":
         release_freed_memory()

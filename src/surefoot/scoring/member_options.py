@@ -17,6 +17,7 @@ from surefoot.errors import OptionError
 from surefoot.scoring.load_options import SERVER_OPTIONS, VLLM_OPTIONS, LoadOptions
 
 COMPUTATION = (
+    "precision",
     "quantize",
     "quantize_fallback",
     "quantize_cache",

@@ -66,6 +66,8 @@ class Pipeline:
     """The aggregation by which the makers of the model rank solutions; None if that is not known."""
     trained_tokens: int | None = None
     """The longest prompt that the model was made for; longer ones get a warning. None if that is not known."""
+    precision: str | None = None
+    """The number format that scores are computed in; None if that is not known, as on a server."""
 
     @property
     def scale(self) -> Scale:
@@ -200,7 +202,9 @@ class Pipeline:
         return self._calibrated(result)
 
     def _result(self, steps: tuple[StepScore, ...], **fields: Any) -> SolutionScore:
-        return SolutionScore(steps, self.name, scale=self.scale, recommended=self.recommended, **fields)
+        return SolutionScore(
+            steps, self.name, scale=self.scale, recommended=self.recommended, precision=self.precision, **fields
+        )
 
     def _reason(self, prepared: PreparedSolution, steps: list[StepScore]) -> str | None:
         if not steps:

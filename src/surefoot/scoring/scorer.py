@@ -104,6 +104,7 @@ class Scorer:
             "family": self.family.name,
             "options": {field.name: getattr(self.family, field.name) for field in fields(self.family)},
             "scale": self.scale,
+            "precision": self.pipeline.precision,
             "max_tokens": self.max_tokens,
             "trained_tokens": self.pipeline.trained_tokens,
             "calibration": self.calibration,

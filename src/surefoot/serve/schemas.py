@@ -173,6 +173,7 @@ class Result(BaseModel):
     scale: Literal["probability", "margin", "log_ratio"]
     calibration: str | None
     recommended: str | None = Field(description="How the makers of the model aggregate step scores; null if unknown.")
+    precision: str | None = Field(description="The number format of the computation; null if unknown.")
 
 
 class ScoreReply(BaseModel):

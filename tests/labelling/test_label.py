@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.label_parties import GOLD, RIGHT, STEPS, WRONG, Script, solution
+from surefoot.core.generation import Generation, GenerationRequest
 from surefoot.core.labels import LabelledSolution, Outcomes
 from surefoot.errors import InputError, JobError, OptionError
 from surefoot.generate.rollouts import RolloutGenerator
 from surefoot.labelling.job import LabelReport, label
 from surefoot.labelling.reading import cut
+from surefoot.labelling.rows import write_training_rows
 from surefoot.labelling.settings import LabelBudget, LabelSettings
 
 # After 0 steps (whole answers), 1 step, 2 steps, ...
@@ -237,6 +239,28 @@ def test_sampled_solutions_are_whole_answers_and_only_finished_ones_are_labelled
     assert report.solutions[0].steps[0].spent.rollouts == 2
     fewer = label(rows, tmp_path / "fewer", generator=Script(plan), settings=LabelSettings(samples=4, pass_rollouts=2))
     assert fewer.solutions[3].pass_rate == Outcomes(right=1, cut_off=1)
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_job(tmp_path: Path) -> None:
+    """Servers escape what they cut in the middle of an emoji; JSON can express it, UTF-8 cannot."""
+
+    @dataclass
+    class Emoji(Script):
+        async def generate(self, request: GenerationRequest) -> Generation:
+            found = await super().generate(request)
+            first, *others = found.continuations
+            return replace(found, continuations=(replace(first, text=f"\ud83d {first.text}"), *others))
+
+    rows = [{"question": "q", "answer": GOLD}]
+    settings = LabelSettings(k=2, samples=2, pass_rollouts=0)
+    for run in range(2):  # the second one reads what the first one wrote
+        report = label(rows, tmp_path / "out", generator=Emoji(PLAN), settings=settings)
+        assert [each.state for each in report.solutions] == ["failed", "labelled"], run
+        assert report.solutions[0].text.startswith("\ud83d")
+        assert "surrogate pair" in (report.solutions[0].reason or "")
+    lines = (tmp_path / "out" / "labels.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [LabelledSolution.from_dict(json.loads(line)) for line in lines] == list(report.solutions)
+    assert write_training_rows(tmp_path / "train.jsonl", report.solutions) == 1
 
 
 @pytest.mark.parametrize(

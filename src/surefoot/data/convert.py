@@ -6,13 +6,12 @@ The output appears complete or not at all. Everything that the target format can
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot.data.files import write_file
+from surefoot.data.files import json_line, write_file
 from surefoot.data.formats.base import Format
 from surefoot.data.formats.registry import FORMATS, detect, format_named
 from surefoot.data.records import Record, read_records
@@ -68,7 +67,7 @@ def convert(
             for record in read_records(source):
                 read += 1
                 for row in _rows(record, _format(record, formats, given), target, alternatives, losses):
-                    stream.write(_line(row))
+                    stream.write(json_line(row))
                     written += 1
         if not read:
             raise InputError(f"{source} contains no row.")
@@ -79,13 +78,6 @@ def convert(
     write_file(path.parent, path.name, write)
     names = {split: found.name for split, found in formats.items()}
     return Conversion(names, target.name, read, written, {loss: count for loss, count in losses.items() if count})
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate, which only an escape can express
-        return json.dumps(row).encode() + b"\n"
 
 
 def _output_path(source: Path, out: Path) -> Path:

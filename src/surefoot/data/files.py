@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -49,6 +50,14 @@ def _hash(stream: IO[bytes]) -> str:  # Python 3.10
     while block := stream.read(BLOCK):
         digest.update(block)
     return digest.hexdigest()
+
+
+def json_line(data: Any) -> bytes:
+    """Return a line of JSON."""
+    try:
+        return json.dumps(data, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate, which only an escape can express
+        return json.dumps(data).encode() + b"\n"
 
 
 def write_file(folder: Path, path: str, write: Callable[[Path], Any]) -> FileSum:

@@ -87,10 +87,17 @@ def _read(item: Any) -> tuple[str, str | Sequence[str]]:
 
 
 def _require_unicode(name: str, text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+    if not is_unicode(text):
         raise InputError(
             f"The {name} contains half of a surrogate pair, which is not a character. Fix it where the text was "
             'produced, or drop it: text.encode("utf-8", "ignore").decode().'
-        ) from None
+        )
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded: half of a surrogate pair is not a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from surefoot.data.files import named_errors
+from surefoot.data.files import json_line, named_errors
 
 
 def read_journal(path: Path, *, repair: bool = True) -> Iterator[Any]:
@@ -34,7 +34,7 @@ def append_line(path: Path, content: Any) -> None:
     with named_errors(path), path.open("ab") as stream:
         start = stream.tell()
         try:
-            stream.write(json.dumps(content, ensure_ascii=False).encode() + b"\n")
+            stream.write(json_line(content))
             stream.flush()
             os.fsync(stream.fileno())
         except OSError:

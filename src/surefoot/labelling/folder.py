@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.core.labels import LabelledSolution
-from surefoot.data.files import write_file
+from surefoot.data.files import json_line, write_file
 from surefoot.data.job_folder import JOURNAL, held_folder
 from surefoot.data.journal import append_line, read_journal
 from surefoot.errors import InputError
@@ -50,8 +50,8 @@ class LabelFolder:
 
     def write_labels(self, solutions: Sequence[LabelledSolution]) -> None:
         """Write the labels, as a whole."""
-        lines = (solution.to_json() + "\n" for solution in solutions)
-        write_file(self.out, LABELS, lambda path: path.write_text("".join(lines), encoding="utf-8"))
+        lines = (json_line(solution.to_dict()) for solution in solutions)
+        write_file(self.out, LABELS, lambda path: path.write_bytes(b"".join(lines)))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from surefoot.core.generation import Generator
 from surefoot.core.labels import NONE_SAMPLED, LabelCost, LabelledSolution, Outcomes, ScorerVerdict, SolutionState
+from surefoot.data.items import is_unicode
 from surefoot.labelling.reading import Question, cut
 from surefoot.labelling.rollouts import Judged, RolloutSampler
 from surefoot.labelling.scorers import Scorers, screened
@@ -121,6 +122,8 @@ def _sampled(question: Question, number: int, judged: Judged) -> LabelledSolutio
         state = "failed"
     elif not judged.text.strip():
         state, reason = "unfinished", reason or "The generator wrote nothing."
+    elif not is_unicode(judged.text):
+        state, reason = "failed", "The generator wrote half of a surrogate pair, which is not a character."
     solution = _solution(question, number, judged.text, state, reason, sampled=True)
     return replace(solution, answer=judged.answer, outcome=judged.verdict)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from surefoot.core.labels import LabelledSolution, StepLabel
-from surefoot.data.files import write_file
+from surefoot.data.files import json_line, write_file
 from surefoot.errors import OptionError
 
 Target = Literal["hard", "soft", "relative"]
@@ -39,8 +38,8 @@ def training_rows(solutions: Iterable[LabelledSolution], target: Target = "hard"
 def write_training_rows(path: str | Path, solutions: Iterable[LabelledSolution], target: Target = "hard") -> int:
     """Write the rows as a JSONL file, and return how many there are."""
     place = Path(path).expanduser().absolute()
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in training_rows(solutions, target)]
-    write_file(place.parent, place.name, lambda file: file.write_text("".join(lines), encoding="utf-8"))
+    lines = [json_line(row) for row in training_rows(solutions, target)]
+    write_file(place.parent, place.name, lambda file: file.write_bytes(b"".join(lines)))
     return len(lines)
 
 

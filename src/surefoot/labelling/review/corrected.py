@@ -6,7 +6,6 @@ judged have a label.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any
 
 from surefoot.core.intervals import Interval
 from surefoot.core.labels import WILSON, LabelledSolution, StepLabel
-from surefoot.data.files import write_file
+from surefoot.data.files import json_line, write_file
 from surefoot.data.output import check_place
 from surefoot.display.tables import percent
 from surefoot.labelling.review.corrections import NO_OPINIONS, Corrections, Opinion, Opinions
@@ -106,7 +105,7 @@ class Corrected:
 
     def lines(self) -> list[bytes]:
         """Return the rows as lines of JSON."""
-        return [_line(row) for row in self.rows()]
+        return [json_line(row) for row in self.rows()]
 
     def write(self, path: str | Path) -> int:
         """Write the rows as a JSONL file, as a whole, and return how many there are."""
@@ -190,10 +189,3 @@ def _judged(step: StepLabel, opinion: Opinion) -> StepLabel:
     if opinion == "unsure":
         return replace(bare, state="unknown", reason=UNSURE, hard=None)
     return replace(bare, state="labelled", reason=None, hard=opinion == "right")
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate, which only an escape can express
-        return json.dumps(row).encode() + b"\n"

@@ -99,6 +99,22 @@ def test_rollouts_are_sampled_only_where_the_screening_scorer_is_uncertain(
     assert all(step.value is None for step in found.steps) or not certain
 
 
+def test_the_judge_is_asked_only_where_the_screening_scorer_is_uncertain(tmp_path: Path) -> None:
+    """ActPRM's rule: max(p, 1 - p) of at least 0.9 on every step up to the first error is certain."""
+    texts = [
+        text(0.95, 0.05, 0.5),  # q0: certain
+        text(0.95, 0.2, 0.5),  # q1: uncertain, and the judge names the error of the rollouts
+        text(0.6, 0.6, 0.5),  # q2: uncertain, and the judge names another one
+    ]
+    judge = Judge()
+    report = run(tmp_path, texts, judge=judge, screen=Judge(), settings={"pass_rollouts": 0}, concurrency=1)
+    assert [steps[1] for steps in judge.scored] == ["Step. [0.2]", "Step. [0.6]"], "q1 and q2"
+    assert [each.screen.certain for each in report.solutions if each.screen] == [True, False, False]
+    assert [each.judge is None for each in report.solutions] == [True, False, False]
+    assert [each.kept for each in report.solutions] == [True, True, False]
+    assert (report.summary.judged, report.summary.agreed, report.summary.kept) == (2, 1, 2)
+
+
 @dataclass
 class Lower(Judge):
     """A judge that is 0.02 below the other one."""

@@ -160,7 +160,7 @@ class LabelOptions:
         list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help="Take this PRM's verdict where it is certain, without rollouts. Repeat it for an ensemble.",
+            help="Take this PRM's verdict where it is certain, without rollouts and judge. Repeat it for an ensemble.",
             rich_help_panel=FILTER,
         ),
     ] = None

@@ -232,6 +232,7 @@ class LabelledSolution:
     checked: bool = False
     """Whether any step after a wrong one was measured, so that a violation could be found."""
     judge: ScorerVerdict | None = None
+    """None without a judge, and if the screening scorer was certain: the judge is then not asked."""
     screen: ScorerVerdict | None = None
     spent: LabelCost = FREE
     """What the labels of this solution cost."""
@@ -255,7 +256,7 @@ class LabelledSolution:
 
     @property
     def kept(self) -> bool:
-        """Whether the labels may be used: with a judge, only if it agrees."""
+        """Whether the labels may be used: if the judge was asked, only if it agrees."""
         return self.state == "labelled" and (self.judge is None or self.agrees is True)
 
     def to_dict(self) -> dict[str, Any]:

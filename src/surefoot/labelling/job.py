@@ -82,8 +82,8 @@ def label(
     that of `surefoot.search`; it continues every solution from the exact text up to a step.
 
     `judge` is a scorer that has to agree on the first error; solutions on which it does not are marked. `screen` is a
-    scorer whose verdict is taken, without rollouts, for solutions on which it is certain. `concurrency` questions are
-    labelled at a time, which keeps a server busy and changes no label.
+    scorer whose verdict is taken, without rollouts and judge, for solutions on which it is certain. `concurrency`
+    questions are labelled at a time, which keeps a server busy and changes no label.
 
     The folder `out` gets `labels.jsonl` with one `LabelledSolution` per line. A changed model or option raises
     `JobError`; a changed question is labelled again, and questions may be added at the end. `fresh` deletes the labels

@@ -65,44 +65,43 @@ async def _label_all(
     pass_rate: Outcomes | None,
 ) -> list[LabelledSolution]:
     usable = [at for at, each in enumerate(found) if each.state == "labelled"]
-    texts = [steps[at] for at in usable]
-    question = found[0].question
-    screens = await scorers.verdicts(scorers.screen, question, texts)
-    judges = await scorers.verdicts(scorers.judge, question, texts)
+    question, texts = found[0].question, [steps[at] for at in usable]
+    probes = {at: _probes(found[at], steps[at], sampler, settings) for at in usable}
+    given = await scorers.verdicts(scorers.screen, question, texts)
+    screens = {at: screened(verdict, probes[at].last, settings) for at, verdict in zip(usable, given, strict=True)}
+    # Where the screening scorer is certain, nothing expensive is asked: neither rollouts nor the judge.
+    uncertain = [at for at in usable if not _certain(screens[at])]
+    judged = await scorers.verdicts(scorers.judge, question, [steps[at] for at in uncertain])
+    judges = dict(zip(uncertain, judged, strict=True))
     labelled = list(found)
-    for at, screen, judge in zip(usable, screens, judges, strict=True):
-        solution = replace(found[at], judge=judge)
-        labelled[at] = await _label(solution, steps[at], screen, sampler, settings, pass_rate)
+    for at in usable:
+        solution = replace(found[at], judge=judges.get(at), screen=screens[at])
+        labelled[at] = await _label(solution, probes[at], pass_rate)
     return labelled
 
 
-async def _label(
-    solution: LabelledSolution,
-    texts: Sequence[str],
-    screen: ScorerVerdict | None,
-    sampler: RolloutSampler,
-    settings: LabelSettings,
-    pass_rate: Outcomes | None,
-) -> LabelledSolution:
+def _probes(
+    solution: LabelledSolution, texts: Sequence[str], sampler: RolloutSampler, settings: LabelSettings
+) -> SolutionProbes:
     own = None
     if solution.outcome is not None:
         own = Judged(solution.text, solution.outcome, solution.answer)
-    probes = SolutionProbes(texts, solution.number, sampler, settings, own)
-    screen = screened(screen, probes.last, settings)
-    before = sampler.spent
-    if screen is not None and screen.certain:
-        labels = screened_steps(texts, screen)
+    return SolutionProbes(texts, solution.number, sampler, settings, own)
+
+
+def _certain(screen: ScorerVerdict | None) -> bool:
+    return screen is not None and screen.certain is True
+
+
+async def _label(solution: LabelledSolution, probes: SolutionProbes, pass_rate: Outcomes | None) -> LabelledSolution:
+    before = probes.sampler.spent
+    if solution.screen is not None and _certain(solution.screen):
+        labels = screened_steps(probes.texts, solution.screen)
     else:
         labels = await label_steps(probes, None if pass_rate is None else pass_rate.value)
-    spent = LabelCost(**{name: value - getattr(before, name) for name, value in vars(sampler.spent).items()})
-    return replace(
-        solution,
-        steps=labels.steps,
-        violations=labels.violations,
-        checked=labels.checked,
-        screen=screen,
-        spent=spent,
-    )
+    after = probes.sampler.spent
+    spent = LabelCost(**{name: value - getattr(before, name) for name, value in vars(after).items()})
+    return replace(solution, steps=labels.steps, violations=labels.violations, checked=labels.checked, spent=spent)
 
 
 async def _given(question: Question, number: int, sampler: RolloutSampler) -> LabelledSolution:

@@ -12,7 +12,7 @@ from typer.main import get_command
 from helpers.bulk import write_jsonl
 from surefoot.cli.label import app
 from surefoot.core.labels import LabelledSolution
-from surefoot.errors import JobError
+from surefoot.errors import JobError, OptionError
 from surefoot.train.readers import read_examples
 
 QUESTION = "What is 2 + 3 * 4?"
@@ -49,6 +49,28 @@ def test_sampled_solutions(command: list[str], tmp_path: Path, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out)["resumed"] == 1
     with pytest.raises(JobError, match="seed: 0 -> 1"):
         call(*command, "--samples", "6", "-k", "2", "--seed", "1")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--train-file", "no/such/train.jsonl"], "The training file cannot be written to no/such/train.jsonl"),
+        (
+            ["--train-file", "t.jsonl", "--target", "soft", "--stop", "first-right"],
+            "which stop='first-right' biases",
+        ),
+        (
+            ["--train-file", "t.jsonl", "--target", "relative", "--stop", "interval"],
+            "which stop='interval' biases",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_written_fail_before_anything_is_generated(
+    command: list[str], tmp_path: Path, more: list[str], message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        call(*command, *more)
+    assert not (tmp_path / "labels").exists()
 
 
 def test_given_solutions_with_a_judge_and_a_budget(

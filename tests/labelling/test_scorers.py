@@ -184,7 +184,7 @@ def test_scores_that_are_not_probabilities_cannot_screen(tmp_path: Path) -> None
 def test_training_reads_the_rows(tmp_path: Path, target: Target, targets: tuple[float | None, ...]) -> None:
     steps = (
         StepLabel("A.\n\n", "labelled", None, True, True, 0.75, Outcomes(6, 2), "rollouts"),
-        StepLabel("B.\n\n", "labelled", None, True, None, 1.0, Outcomes(1, 0), "rollouts", stopped_early=True),
+        StepLabel("B.\n\n", "labelled", None, True, None, 1.0, Outcomes(1, 0), "rollouts", adaptive=True),
         StepLabel("C.\n\n", "labelled", None, False, False, 0.0, Outcomes(0, 8), "rollouts"),
         StepLabel("D.", "unknown", "The step comes after the first error.", value=0.5, outcomes=Outcomes(4, 4)),
     )

@@ -18,7 +18,9 @@ from surefoot.cli.groups import with_groups
 from surefoot.cli.options import COMPUTE, OUTPUT, EnsembleOptions, Json, Quiet, Verbose, examples, finite
 from surefoot.cli.review import ReviewCommand, ReviewOptions
 from surefoot.core.generation import Sampling
+from surefoot.data.output import check_place
 from surefoot.display.counting import counted
+from surefoot.errors import OptionError
 from surefoot.labelling.rows import Target
 from surefoot.labelling.settings import CountedWrong, LabelBudget, LabelSettings, Procedure, Stop
 from surefoot.scoring.scorer_like import ScorerLike, as_scorer
@@ -254,6 +256,13 @@ def label(
     the right answer is still reached. The same command continues after a crash. With --review, correct the labels on a
     local page instead."""
     settings = labels.settings(generator.sampling())
+    if train_file is not None:
+        check_place("training file", train_file)
+        if target != "hard" and settings.adaptive:
+            raise OptionError(
+                f"The {target} labels of target={target!r} are values, which stop={settings.stop!r} biases. Use "
+                "stop='never', or target='hard'."
+            )
     combined = ensemble.arguments(labels.judge, labels.screen)
     from surefoot.labelling.job import label as run
 

@@ -131,21 +131,24 @@ class StepLabel:
     """Whether the value is above the threshold: with the default of 0, whether any rollout is right."""
     relative: bool | None = None
     """Whether the value is at least 0.8 (by default) of the value before the step, as in GenPRM. None if one of the two
-    is unknown, or was measured with rollouts that stopped early."""
+    is unknown, or if sampling was `adaptive`."""
     value: float | None = None
     """The share of right rollouts; for the last step of a finished solution, 1 or 0 by its own answer. It is kept for
-    steps that were measured after the first error. If rollouts `stopped_early`, it is biased."""
+    steps that were measured after the first error. If sampling was `adaptive`, it is biased."""
     outcomes: Outcomes = NONE_SAMPLED
     source: LabelSource | None = None
     """None if nothing was measured."""
     stopped_early: bool = False
     """Whether sampling ended before k rollouts because the decision was certain."""
     spent: LabelCost = FREE
+    adaptive: bool = False
+    """Whether the rollouts decided how many there are. The value is then biased, also if all k were sampled: with
+    `first-right`, only a step whose first rollouts are wrong gets that far."""
 
     @property
     def soft(self) -> float | None:
-        """The value as a label: None for steps without a label, and if rollouts stopped early."""
-        return self.value if self.state == "labelled" and not self.stopped_early else None
+        """The value as a label: None for steps without a label, and if sampling was adaptive."""
+        return self.value if self.state == "labelled" and not self.adaptive else None
 
     @property
     def interval(self) -> Interval | None:
@@ -166,11 +169,13 @@ class StepLabel:
             "source": self.source,
             "stopped_early": self.stopped_early,
             "spent": dict(vars(self.spent)),
+            "adaptive": self.adaptive,
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StepLabel:
         """Rebuild a label from its `to_dict`."""
+        data = {"adaptive": data["stopped_early"], **data}  # labels of earlier versions do not have it
         taken = {name: data[name] for name in cls.__dataclass_fields__}
         return cls(**taken | {"outcomes": Outcomes.from_dict(data["outcomes"]), "spent": LabelCost(**data["spent"])})
 

@@ -58,7 +58,8 @@ class LabelSettings:
     round_size: int = 4
     """Rollouts that are sampled at a time."""
     stop: Stop = "never"
-    """Soft and relative labels need `never`: a value whose sampling stopped at a right rollout is too high."""
+    """Soft and relative labels need `never`, or one round: values are biased if the rollouts decide how many there
+    are."""
     threshold: float = 0.0
     """A step is right if its value is above this. 0 means: if any rollout is right."""
     relative: float = 0.8
@@ -126,6 +127,11 @@ class LabelSettings:
     def filters(self) -> bool:
         """Whether questions are filtered by pass rate."""
         return self.min_pass is not None or self.max_pass is not None
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the rollouts of a step decide how many there are."""
+        return self.stop != "never" and self.round_size < self.k
 
     def decide(self, outcomes: Outcomes) -> bool | None:
         """Whether rollouts show that a step is right; None if they do not tell."""

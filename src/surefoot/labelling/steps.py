@@ -102,8 +102,8 @@ def _label(probes: SolutionProbes, step: int, error: int, implied: int) -> StepL
         value = None if hard is None else float(hard)
         label = replace(label, value=value, source=None if hard is None else "answer")
     elif step in probes.measured:
-        label = replace(label, value=found.outcomes.value, stopped_early=found.stopped_early)
-        label = replace(label, source="rollouts" if found.outcomes.total else None)
+        label = replace(label, value=found.outcomes.value, source="rollouts" if found.outcomes.total else None)
+        label = replace(label, stopped_early=found.stopped_early, adaptive=probes.settings.adaptive)
     if step > error:
         return replace(label, state="unknown", hard=None, reason=AFTER_ERROR)
     if hard is not None:

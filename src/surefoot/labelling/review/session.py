@@ -133,5 +133,5 @@ def _step(before: StepLabel, after: StepLabel, opinion: str | None) -> dict[str,
         "value": before.value,
         "interval": as_list(before.interval),
         "rollouts": None if not outcomes.total else outcomes.to_dict(),
-        "stopped_early": before.stopped_early,
+        "adaptive": before.adaptive,
     }

@@ -139,6 +139,6 @@ function rollouts(step) {
     const kinds = Object.entries(UNKNOWN).filter(([name]) => step.rollouts[name]).map(([name, text]) => `${step.rollouts[name]} ${text}`);
     parts.push(`not counted: ${kinds.join(", ")}`);
   }
-  if (step.stopped_early) parts.push("stopped early, so the share is biased");
+  if (step.adaptive) parts.push("the rollouts decided how many there are, so the share is biased");
   return [...drawn, parts.join(" · ")];
 }

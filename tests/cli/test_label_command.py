@@ -91,4 +91,4 @@ def test_a_failed_question_is_an_incomplete_job(
     rows = [{"question": text, "target": "14"} for text in (QUESTION, "Unknown?")]
     questions = write_jsonl(tmp_path / "more.jsonl", rows)
     assert call(str(questions), *command[1:]) == 1
-    assert "1 question failed" in capsys.readouterr().err
+    assert "1 question failed: There are no recorded solutions of this question. Run" in capsys.readouterr().err

@@ -174,6 +174,20 @@ def test_sampling_stops_when_the_decision_is_certain(
     assert [step.relative for step in labelled] == ([True, False, False] if fixed else [None] * len(labelled))
 
 
+def test_the_summary_says_why_steps_have_no_label(tmp_path: Path) -> None:
+    rows = [
+        {"question": "q0", "answer": GOLD, "solution": solution(WRONG)},  # steps 3 and 4 come after the error
+        {"question": "q1", "answer": GOLD, "solution": "First.\n\nSecond.\n\nThe answer is \\boxed{2 hours}."},
+    ]
+    plan = {0: "R", 1: "R", 2: "CCCCCWRW", 3: "W", 4: "W"}
+    text = str(run(tmp_path, plan, rows=rows, threshold=0.25).summary)
+    # After two steps, 3 of 8 rollouts can be judged, in both solutions: fewer than half.
+    (line,) = [line for line in text.splitlines() if line.startswith("no label: ")]
+    parts = line.removeprefix("no label: ").split("; ")
+    assert set(parts[:2]) == {"the step comes after the first error (2)", "too many rollouts cannot be judged (2)"}
+    assert parts[2:] == ["the answer cannot be compared (1)"]
+
+
 def test_until_error_measures_no_step_after_it(tmp_path: Path) -> None:
     script = Script(PLAN)
     found = one(tmp_path, generator=script, procedure="until-error")

@@ -65,7 +65,7 @@ def test_a_solution_is_kept_if_the_judge_names_the_same_first_error(tmp_path: Pa
     assert (summary.judged, summary.agreed, summary.kept, summary.kept_share) == (5, 2, 2, 2 / 6)
     assert report.solutions[1].judge is not None
     assert report.solutions[1].judge.scores == (0.1, 0.1, 0.9), "both are kept"
-    assert "2 are kept" in str(summary)
+    assert "2 of 6 (33.3%) are kept" in str(summary)
     assert [row["question"] for row in training_rows(report.solutions)] == ["q0", "q4"]
     lines = (tmp_path / "out" / "labels.jsonl").read_text().splitlines()
     assert [LabelledSolution.from_dict(json.loads(line)) for line in lines] == list(report.solutions)

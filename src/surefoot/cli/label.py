@@ -308,7 +308,8 @@ def _report(found: LabelReport, *, as_json: bool) -> int:
         print(f"{found.out / 'labels.jsonl'}: {len(found.solutions)} solutions, {found.resumed} questions resumed")
     if found.failed:
         failed = counted(found.failed, "question")
-        print(f"surefoot: {failed} failed. Run the same command again to retry.", file=sys.stderr)
+        why = (found.failure or "unknown reason").rstrip(".")
+        print(f"surefoot: {failed} failed: {why}. Run the same command again to retry.", file=sys.stderr)
     if found.over_budget:
         print(f"surefoot: The budget ended before {counted(found.over_budget, 'question')}.", file=sys.stderr)
     return INCOMPLETE if found.failed or found.over_budget else DONE

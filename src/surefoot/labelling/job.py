@@ -44,6 +44,8 @@ class LabelReport:
     """Questions that earlier runs had finished."""
     failed: int
     """Questions with a request that failed as a whole. The next run tries them again."""
+    failure: str | None
+    """Why the first of them failed."""
     over_budget: int
     """Questions that are not labelled because the budget in total is used up. Raise it to continue."""
     seconds: float
@@ -172,6 +174,7 @@ class _Job:
             summary=summarize(solutions),
             resumed=resumed,
             failed=len(self.failures),
+            failure=self.failures[min(self.failures)].failure if self.failures else None,
             over_budget=len(self.questions) - len(within),
             seconds=time.perf_counter() - started,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +11,8 @@ from typing import Any
 from surefoot.core.intervals import Interval
 from surefoot.core.labels import FREE, WILSON, LabelCost, LabelledSolution
 from surefoot.display.tables import percent
+
+SHARE = re.compile(r"^\d+ of \d+ ")
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,13 @@ class LabelSummary:
             f"rollouts: {_counts(self.rollouts)}",
             f"right after wrong: {self.violations:,} steps in {self.violated:,} of {self.checked:,} checked solutions",
         ]
-        if self.judged or self.kept < self.states.get("labelled", 0):
+        if self.unknown:
+            lines.insert(2, f"no label: {_reasons(self.unknown)}")
+        labelled = self.states.get("labelled", 0)
+        if self.judged or self.kept < labelled:
             agreed = percent(self.agreed / self.judged if self.judged else None, self.agreement)
-            lines.append(f"the judge agrees on {agreed}% of {self.judged:,} solutions; {self.kept:,} are kept")
+            kept = f"{self.kept:,} of {labelled:,} ({percent(self.kept_share)}%) are kept"
+            lines.append(f"the judge agrees on {agreed}% of {self.judged:,} solutions; {kept}")
         if self.screened:
             lines.append(f"{self.screened:,} solutions were labelled by the screening scorer alone")
         per_label = "" if self.tokens_per_label is None else f", {self.tokens_per_label:,.0f} per label"
@@ -118,6 +125,14 @@ def summarize(solutions: Sequence[LabelledSolution]) -> LabelSummary:
         screened=sum(each.screen is not None and each.screen.certain is True for each in labelled),
         spent=sum(firsts.values(), FREE),
     )
+
+
+def _reasons(unknown: dict[str, int]) -> str:
+    """The reasons, the most frequent one first. "5 of 8 rollouts ..." and "6 of 8 rollouts ..." are one."""
+    kinds = Counter[str]()
+    for reason, count in unknown.items():
+        kinds[SHARE.sub("too many ", reason).rstrip(".")] += count
+    return "; ".join(f"{kind[:1].lower()}{kind[1:]} ({count:,})" for kind, count in kinds.most_common())
 
 
 def _counts(counts: dict[str, int]) -> str:

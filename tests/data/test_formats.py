@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surefoot.data.convert import Conversion, convert
-from surefoot.data.formats import FORMATS, detect, format_named
+from surefoot.data.formats import FORMATS, WRITTEN, detect, format_named
 from surefoot.data.step_labels import Alternative, AnnotatedSolution, Losses
 from surefoot.errors import InputError, OptionError
 
@@ -103,6 +103,23 @@ FOVER_ROW = {
     "solution_steps": ["first step (correct)", "second step (wrong)", "third step (unknown)"],
     "error_labels": [True, False, None],
 }
+# Some of the fields that docs/labelling.md describes; the second step is the first error, so the third is unknown.
+LABELS_ROW = {
+    "index": 0,
+    "number": 0,
+    "id": "a",
+    "question": "What is 2 + 3 * 4?",
+    "gold": "14",
+    "text": "2 + 3 = 5.\n\n5 * 4 = 20.\n\nThe answer is 20.",
+    "outcome": "wrong",
+    "first_error": 1,
+    "kept": True,
+    "steps": [
+        {"text": "2 + 3 = 5.\n\n", "state": "labelled", "hard": True, "soft": 0.25, "value": 0.25},
+        {"text": "5 * 4 = 20.\n\n", "state": "labelled", "hard": False, "soft": 0.0, "value": 0.0},
+        {"text": "The answer is 20.", "state": "unknown", "hard": None, "soft": None, "value": 0.0},
+    ],
+}
 OWN_ROW = {"question": "What is 1 + 1?", "steps": ["1 + 1 = 2.", "So 3."], "targets": [0.75, None]}
 
 READ: list[tuple[str, Mapping[str, Any], AnnotatedSolution]] = [
@@ -164,6 +181,18 @@ READ: list[tuple[str, Mapping[str, Any], AnnotatedSolution]] = [
             "this is a problem.", ("first step (correct)", "second step (wrong)", "third step (unknown)"), (1, 0, None)
         ),
     ),
+    (
+        "labels",
+        LABELS_ROW,
+        AnnotatedSolution(
+            "What is 2 + 3 * 4?",
+            ("2 + 3 = 5.", "5 * 4 = 20.", "The answer is 20."),
+            (1, 0, None),
+            id="a",
+            answer="14",
+            final_answer_correct=False,
+        ),
+    ),
     ("surefoot", OWN_ROW, AnnotatedSolution("What is 1 + 1?", ("1 + 1 = 2.", "So 3."), (0.75, None))),
 ]
 
@@ -194,8 +223,8 @@ def test_every_format_has_a_public_row() -> None:
 
 @pytest.mark.parametrize(
     ("name", "row", "solution"),
-    [each for each in READ if each[0] != "prm800k"],
-    ids=[name for name, *_ in READ if name != "prm800k"],
+    [each for each in READ if each[0] not in ("prm800k", "labels")],
+    ids=[name for name, *_ in READ if name not in ("prm800k", "labels")],
 )
 def test_a_row_is_written_from_its_meaning_alone(
     name: str, row: Mapping[str, Any], solution: AnnotatedSolution
@@ -406,7 +435,7 @@ CARRIED = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_what_a_format_can_represent_survives_writing_and_reading(name: str) -> None:
     @given(CARRIED[name])
     def check(solution: AnnotatedSolution) -> None:
@@ -423,7 +452,7 @@ def test_what_a_format_can_represent_survives_writing_and_reading(name: str) -> 
     check()
 
 
-@pytest.mark.parametrize("via", FORMATS)
+@pytest.mark.parametrize("via", WRITTEN)
 @pytest.mark.parametrize("name", ["trl", "math-shepherd", "rlhflow"])
 def test_a_row_survives_the_way_through_another_format(name: str, via: str) -> None:
     """B to A and back to B. ProcessBench has no labels after the first error, so they all have to be correct."""
@@ -470,6 +499,8 @@ def test_a_row_survives_the_way_through_another_format(name: str, via: str) -> N
         ("rlhflow", {"conversations": RLHFLOW_ROW["conversations"][::-1]}, "turn 0 .* role user"),
         ("fover", FOVER_ROW | {"error_labels": [True, False, "maybe"]}, "has the label 'maybe'"),
         ("fover", FOVER_ROW | {"error_labels": [1, 0, None]}, "has the label 1;"),
+        ("labels", LABELS_ROW | {"steps": ["2 + 3 = 5."]}, r"step 0 \(from 0\) must be an object"),
+        ("labels", LABELS_ROW | {"steps": [{"text": "a", "hard": 1}]}, "has the label 1;"),
         ("surefoot", OWN_ROW | {"targets": [2, None]}, "not a probability"),
     ],
 )
@@ -486,6 +517,27 @@ def save(path: Path, *rows: Mapping[str, Any]) -> Path:
 def load(path: Path) -> list[Any]:
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return [json.loads(line) for line in text.splitlines()]
+
+
+def test_labels_are_converted_and_what_is_lost_is_counted(tmp_path: Path) -> None:
+    unkept, unlabelled = LABELS_ROW | {"kept": False}, LABELS_ROW | {"steps": [{"text": "a", "hard": None}]}
+    (tmp_path / "labels").mkdir()
+    file, out = save(tmp_path / "labels" / "labels.jsonl", LABELS_ROW, unkept, unlabelled), tmp_path / "out.jsonl"
+    for source in (file, file.parent):
+        done = convert(source, out, to="processbench")
+        row = {"id": "a", "problem": "What is 2 + 3 * 4?", "label": 1, "final_answer_correct": False}
+        assert load(out) == [row | {"steps": ["2 + 3 = 5.", "5 * 4 = 20.", "The answer is 20."]}]
+        assert counts(done.losses) == {
+            "solutions without a label, or that the judge does not confirm, were dropped": 2,
+            "values, rollouts, scores and costs, and the white space between steps were dropped": 1,
+            "`answer` was dropped": 1,
+        }
+    with pytest.raises(OptionError, match="labels can only be read"):
+        convert(file, out, to="labels")
+    save(file.with_name("corrections.jsonl"), {"step": 0, "verdict": "wrong"})
+    for source in (file, file.parent):
+        with pytest.raises(InputError, match="People corrected the labels .* --export FILE"):
+            convert(source, out, to="trl")
 
 
 def test_prm800k_becomes_stepwise_supervision(tmp_path: Path) -> None:
@@ -519,6 +571,8 @@ def test_a_row_without_any_step_is_counted(tmp_path: Path) -> None:
 
 def test_a_file_in_its_own_format_stays_as_it_is(tmp_path: Path) -> None:
     for name, row, _ in READ:
+        if name not in WRITTEN:
+            continue
         more = {**row, "note": {"kept": [1]}, "broken": "\ud800"}
         done = convert(save(tmp_path / "in.jsonl", more), tmp_path / "out.jsonl.gz", to=name)
         assert load(tmp_path / "out.jsonl.gz") == [more]

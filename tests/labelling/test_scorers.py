@@ -15,7 +15,7 @@ from helpers.search_parties import Judge
 from surefoot.core.labels import LabelledSolution, Outcomes, StepLabel
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.result import SolutionScore
-from surefoot.errors import OptionError
+from surefoot.errors import InputError, OptionError
 from surefoot.labelling.job import LabelReport, label
 from surefoot.labelling.rows import Target, training_rows, write_training_rows
 from surefoot.labelling.settings import LabelSettings
@@ -69,6 +69,12 @@ def test_a_solution_is_kept_if_the_judge_names_the_same_first_error(tmp_path: Pa
     assert [row["question"] for row in training_rows(report.solutions)] == ["q0", "q4"]
     lines = (tmp_path / "out" / "labels.jsonl").read_text().splitlines()
     assert [LabelledSolution.from_dict(json.loads(line)) for line in lines] == list(report.solutions)
+    for source in (tmp_path / "out", tmp_path / "out" / "labels.jsonl"):
+        found = [(example.question, example.targets) for example in read_examples(source)]
+        assert found == [("q0", (1.0, 0.0, None)), ("q4", (1.0, 1.0))], "training reads what is kept"
+    (tmp_path / "out" / "corrections.jsonl").write_text("")
+    with pytest.raises(InputError, match="People corrected the labels"):
+        read_examples(tmp_path / "out" / "labels.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,6 @@ def test_a_chat_head_may_be_taken_for_several_steps(tmp_path: Path, caplog: pyte
         ({"question": " ", "steps": ["a"], "label": 0}, "line 2: expected `question`"),
         ({"question": "q"}, "line 2: expected `steps`"),
         ({"question": "q", "steps": "a", "label": 0}, "line 2: `steps` must be a list of strings"),
-        ({"question": "q", "steps": [{"text": "a", "hard": True}], "first_error": -1}, "line 2: .*--train-file FILE"),
         ({"question": "q", "steps": ["a"]}, "line 2: expected one of `targets`"),
         ({"question": "q", "steps": ["a"], "label": True}, "line 2: expected one of `targets`"),
         ({"question": "q", "steps": ["a"], "label": 1}, r"line 2: label is 1, but for 1 steps"),

@@ -10,18 +10,23 @@ import typer
 from surefoot.cli.exit_codes import DONE
 from surefoot.cli.groups import Command
 from surefoot.cli.options import OUTPUT, Json, examples
-from surefoot.data.formats import FORMATS
+from surefoot.data.formats import FORMATS, WRITTEN
 
 if TYPE_CHECKING:
     from surefoot.data.convert import Conversion
 
 INPUT = "Input"
-LISTED = ", ".join(FORMATS)
+LISTED = ", ".join(WRITTEN)
 
 
 def complete_format(incomplete: str) -> list[str]:
     """The formats, for the shell."""
     return [name for name in FORMATS if name.startswith(incomplete)]
+
+
+def complete_written(incomplete: str) -> list[str]:
+    """The formats that can be written, for the shell."""
+    return [name for name in WRITTEN if name.startswith(incomplete)]
 
 
 app = typer.Typer(add_completion=False)
@@ -32,6 +37,7 @@ app = typer.Typer(add_completion=False)
     epilog=examples(
         "surefoot convert phase2_train.jsonl --to trl --out stepwise.jsonl",
         "surefoot convert phase2_train.jsonl --to surefoot --alternatives --out s.jsonl",
+        "surefoot convert labels/labels.jsonl --to trl --out stepwise.jsonl",
         "surefoot convert peiyi9979/Math-Shepherd --to trl --out stepwise.jsonl.gz",
     ),
 )
@@ -44,7 +50,10 @@ def convert(
     to: Annotated[
         str,
         typer.Option(
-            metavar="FORMAT", help=f"Format to write: {LISTED}.", autocompletion=complete_format, rich_help_panel=OUTPUT
+            metavar="FORMAT",
+            help=f"Format to write: {LISTED}.",
+            autocompletion=complete_written,
+            rich_help_panel=OUTPUT,
         ),
     ],
     out: Annotated[str, typer.Option(metavar="FILE", help="JSONL file to write.", rich_help_panel=OUTPUT)],
@@ -53,7 +62,7 @@ def convert(
         typer.Option(
             "--from",
             metavar="FORMAT",
-            help="Format of the input.",
+            help="Format of the input: one of these, or labels, the labels.jsonl of `surefoot label`.",
             show_default="detected from the first row of each file",
             autocompletion=complete_format,
             rich_help_panel=INPUT,

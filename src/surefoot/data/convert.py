@@ -13,13 +13,13 @@ from typing import Any
 
 from surefoot.data.files import json_line, write_file
 from surefoot.data.formats.base import Format
-from surefoot.data.formats.registry import FORMATS, detect, format_named
+from surefoot.data.formats.labels import require_no_corrections
+from surefoot.data.formats.registry import FORMATS, WRITTEN, detect, format_named
 from surefoot.data.records import Record, read_records
 from surefoot.data.step_labels import Loss, Losses
 from surefoot.errors import InputError, OptionError
 
 UNRATED = Loss("alternative completions without a rating were dropped", "completions")
-NO_SOLUTION = Loss("rows without any step were dropped", "rows")
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ def convert(
     alternative step of PRM800K becomes a solution of its own, which ends with it. An `out` that ends in .gz is gzipped.
     """
     target, given = format_named(to), None if from_ is None else format_named(from_)
+    if target.name not in WRITTEN:
+        raise OptionError(f"The format {target.name} can only be read. Choose one of: {', '.join(WRITTEN)}.")
+    require_no_corrections(source)
     path = _output_path(Path(source).expanduser(), Path(out).expanduser())
     formats: dict[str, Format] = {}
     losses = Losses()
@@ -112,7 +115,7 @@ def _rows(
     record: Record, found: Format, target: Format, alternatives: bool, losses: Losses
 ) -> Iterator[dict[str, Any]]:
     if found.is_empty(record.data):
-        losses[NO_SOLUTION] += 1
+        losses[found.empty] += 1
         return
     try:
         solution = found.read(record.data)

@@ -13,13 +13,14 @@ from typing import Any
 
 from surefoot.core.labels import LabelledSolution
 from surefoot.data.files import json_line, write_file
+from surefoot.data.formats.labels import LABELS_FILE
 from surefoot.data.job_folder import JOURNAL, held_folder
 from surefoot.data.journal import append_line, read_journal
 from surefoot.errors import InputError
 from surefoot.labelling.reading import Question
 
 VERSION = 1
-LABELS = "labels.jsonl"
+LABELS = LABELS_FILE
 
 Solutions = tuple[LabelledSolution, ...]
 

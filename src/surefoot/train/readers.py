@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.data.formats.base import list_of, text_of, texts_of
+from surefoot.data.formats.labels import require_no_corrections
 from surefoot.data.formats.registry import FORMATS, detect
 from surefoot.data.formats.surefoot import SUREFOOT, numbers
 from surefoot.data.records import read_records
@@ -52,6 +53,7 @@ def read_examples(path: str | Path, reading: Reading | None = None) -> list[Exam
     reading = reading or Reading()
     examples: list[Example] = []
     rows = empty = 0
+    require_no_corrections(path)
     for record in read_records(path):
         try:
             found = _examples(record.data, record.split or str(path), reading)

@@ -1,6 +1,6 @@
 """Formats of step labels: one module per format, and a registry."""
 
 from surefoot.data.formats.base import Format
-from surefoot.data.formats.registry import FORMATS, detect, format_named
+from surefoot.data.formats.registry import FORMATS, WRITTEN, detect, format_named
 
-__all__ = ["FORMATS", "Format", "detect", "format_named"]
+__all__ = ["FORMATS", "WRITTEN", "Format", "detect", "format_named"]

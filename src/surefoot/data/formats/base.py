@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from surefoot.data.step_labels import WRONG_BELOW, AnnotatedSolution, Loss, Losses
-from surefoot.errors import InputError
+from surefoot.errors import InputError, OptionError
 
 Row = Mapping[str, Any]
 
@@ -22,6 +22,7 @@ UNLABELLED = Loss("solutions were dropped because a step without a label precede
 NO_LABEL = Loss("solutions were dropped because no step has a label", "solutions")
 AFTER_ERROR = Loss("labels after the first error were dropped", "steps")
 ALTERNATIVES = Loss("alternative completions were dropped", "completions")
+NO_SOLUTION = Loss("rows without any step were dropped", "rows")
 WHITE_SPACE = Loss("white space around the question or a step was removed", "solutions")
 
 _FIRST_STEP = re.compile(r"(?<!\w)step 1:", re.IGNORECASE)
@@ -41,12 +42,15 @@ class Format:
     recognizes: Callable[[Row], bool]
     """Whether the keys of a row are those of the format."""
     parse: Callable[[Row], AnnotatedSolution]
-    write: Callable[[AnnotatedSolution, Losses], dict[str, Any] | None]
-    """Build a row, or return None if the format cannot represent the solution. Count all that is lost."""
+    write: Callable[[AnnotatedSolution, Losses], dict[str, Any] | None] | None
+    """Build a row, or return None if the format cannot represent the solution. Count all that is lost. None for a
+    format that is only read."""
     fields: Collection[str]
     """The keys that `parse` reads, with dots for nested ones. Others survive only if the format stays the same."""
     is_empty: Callable[[Row], bool] = lambda row: False
-    """Whether a valid row has no solution at all. Such rows are skipped."""
+    """Whether a valid row has no solution to use. Such rows are skipped."""
+    empty: Loss = NO_SOLUTION
+    """How skipped rows are counted."""
     carries: Collection[str] = ()
     """Which of the optional fields of a solution the format has."""
 
@@ -60,6 +64,8 @@ class Format:
         """Return the row of a solution. A solution that was read from this format gets its own row back."""
         if solution.format == self.name and solution.row is not None and self.parse(solution.row) == solution:
             return dict(solution.row)
+        if self.write is None:
+            raise OptionError(f"The format {self.name} can only be read.")
         found = Losses()
         row = self.write(solution, found)
         if row is not None:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from surefoot.data.formats.base import Format, Row
 from surefoot.data.formats.fover import FOVER
+from surefoot.data.formats.labels import LABELS
 from surefoot.data.formats.math_shepherd import MATH_SHEPHERD
 from surefoot.data.formats.prm800k import PRM800K
 from surefoot.data.formats.processbench import PROCESSBENCH
@@ -15,10 +16,12 @@ from surefoot.data.formats.surefoot import SUREFOOT
 from surefoot.data.formats.trl import TRL
 from surefoot.errors import InputError, OptionError
 
-_ENTRIES = (SUREFOOT, TRL, MATH_SHEPHERD, PRM800K, PROCESSBENCH, RLHFLOW, FOVER)
+_ENTRIES = (SUREFOOT, TRL, MATH_SHEPHERD, PRM800K, PROCESSBENCH, RLHFLOW, FOVER, LABELS)
 
 FORMATS: Mapping[str, Format] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 """By name, in the order in which the command line lists them."""
+WRITTEN = tuple(entry.name for entry in _ENTRIES if entry.write is not None)
+"""The names of those that can be written."""
 
 
 def format_named(name: str) -> Format:

@@ -35,11 +35,6 @@ LABELS = ("targets", "ratings", "label")
 
 
 def _parse(row: Row) -> AnnotatedSolution:
-    if "first_error" in row and "targets" not in row:
-        raise InputError(
-            "this is a line of the labels.jsonl that `surefoot label` writes. Run the same `surefoot label` command "
-            "again with --train-file FILE, and use that file."
-        )
     question, steps = text_of(row, "question", "problem"), texts_of(row, "steps")
     neutral: frozenset[int] = frozenset()
     if "targets" in row:
@@ -105,12 +100,7 @@ SUREFOOT = Format(
     recognizes=lambda row: (
         isinstance(row.get("question", row.get("problem")), str)
         and "steps" in row
-        and (
-            "targets" in row
-            or "ratings" in row
-            or "first_error" in row
-            or ("question" in row and isinstance(row.get("label"), int))
-        )
+        and ("targets" in row or "ratings" in row or ("question" in row and isinstance(row.get("label"), int)))
     ),
     parse=_parse,
     write=_write,

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
 from surefoot.data.files import sync_folder
+from surefoot.data.formats.labels import CORRECTIONS_FILE
 from surefoot.errors import JobError
 from surefoot.labelling.review.labels import SolutionKey
 
-CORRECTIONS = "corrections.jsonl"
+CORRECTIONS = CORRECTIONS_FILE
 LOCK = ".corrections.lock"
 LOCK_SECONDS = 10
 

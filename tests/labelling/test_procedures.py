@@ -63,6 +63,26 @@ def test_the_check_measures_the_steps_after_the_error() -> None:
         assert sorted(again.asked) == sorted({*before, *more})
 
 
+@pytest.mark.parametrize(
+    ("error", "measured", "further"),
+    [
+        # By hand, for eight steps with the bounds -1 and 7 (the wrong answer): the middle of the bounds comes first.
+        (0, [3, 1, 0], [2]),  # 1 is known to be wrong from the search, so it checks nothing
+        (1, [3, 1, 0], [2]),
+        (2, [3, 1, 2], [4]),
+        (3, [3, 1, 2], [4]),
+        (6, [3, 5, 6], []),  # only the answer comes after it
+        (7, [3, 5, 6], []),
+    ],
+)
+def test_only_a_step_about_which_nothing_is_known_is_a_check(
+    error: int, measured: list[int], further: list[int]
+) -> None:
+    probes = Known([step < error for step in range(8)], False)
+    assert asyncio.run(binary(probes, 1)) == further
+    assert probes.asked == measured + further
+
+
 @pytest.mark.parametrize("verdicts", list(product([True, False, None], repeat=5)))
 def test_binary_search_ends_and_brackets_the_error_whatever_is_undecided(verdicts: tuple[bool | None, ...]) -> None:
     probes = Known(list(verdicts))

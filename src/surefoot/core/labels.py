@@ -235,7 +235,8 @@ class LabelledSolution:
     violations: tuple[int, ...] = ()
     """Steps that were found right after one that was found wrong: "once 0, always 0" does not hold."""
     checked: bool = False
-    """Whether any step after a wrong one was measured, so that a violation could be found."""
+    """Whether a violation could be found: a step after the first wrong one was measured, other than by a search that
+    assumes that there is none."""
     judge: ScorerVerdict | None = None
     """None without a judge, and if the screening scorer was certain: the judge is then not asked."""
     screen: ScorerVerdict | None = None

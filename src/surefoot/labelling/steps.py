@@ -67,11 +67,11 @@ class SolutionProbes:
 async def label_steps(probes: SolutionProbes, pass_value: float | None) -> StepLabels:
     """Measure the steps of a solution by the procedure of the settings, and label them."""
     settings = probes.settings
-    await PROCEDURES[settings.procedure](probes, settings.checks)
+    telling = await PROCEDURES[settings.procedure](probes, settings.checks)
     known = probes.known
     error = next((step for step in sorted(known) if known[step] is False), probes.count)
     violations = tuple(step for step in sorted(known) if step > error and known[step])
-    checked = any(step > error and known[step] is not None for step in known)
+    checked = any(step > error and known.get(step) is not None for step in telling)
     implied = max((step for step in known if step < error and known[step]), default=-1)
     if settings.procedure != "binary":
         implied = -1

@@ -37,7 +37,7 @@ class LabelSummary:
     rollouts: dict[str, int]
     """Verdicts on rollouts from steps."""
     checked: int
-    """Solutions in which a step after a wrong one was measured."""
+    """Solutions in which a step after a wrong one was measured, so that it could be right."""
     violated: int
     """Those of them in which such a step is right."""
     violations: int

@@ -1,6 +1,7 @@
 """Prompts equal the makers' bytes. The files in `makers/` were written by the makers' own code: GenPRM cc80f47
 (`build_prompt`), ThinkPRM 0beccfb (`format_verification_cot_for_thinkprm`), R-PRM e3dd605 (its prompt file), Multi-RM
-65b3e8e (`PRM_PROMPT_FORMAT`, `ORM_PROMPT_FORMAT`, its chat template) and ProcessBench e802463 (its template)."""
+65b3e8e (`PRM_PROMPT_FORMAT`, `ORM_PROMPT_FORMAT`, its chat template), Dyve d3697a2 (the messages that `single_process`
+sends, in the chat format of DeepSeek-R1-Distill) and ProcessBench e802463 (its template)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from surefoot.critics.base import Task
+from surefoot.critics.dyve import Dyve
 from surefoot.critics.genprm import ANALYZE, GenPRM
 from surefoot.critics.multi_rm import GORM, GPRM
 from surefoot.critics.processbench import ProcessBenchCritic
@@ -33,6 +35,7 @@ PROMPTS: dict[str, Callable[[], str]] = {
     "thinkprm": lambda: ThinkPRM().prompt(TASK, 2).text,
     "gprm": lambda: GPRM().prompt(TASK, 2).text,
     "gorm": lambda: GORM(category="computer science").prompt(TASK, 2).text,
+    "dyve": lambda: Dyve().prompt(TASK, 2).text,
     "r-prm": lambda: RPRM().prompt(TASK, 2).text,
     "r-prm-first": lambda: RPRM().prompt(TASK, 0).text,
     "processbench": lambda: ProcessBenchCritic().prompt(QUESTION, STEPS).message,

@@ -35,15 +35,19 @@ class Dyve(StepCritic):
     max_tokens: int = 1024
 
     def prompt(self, task: Task, step: int) -> TokenPrompt:
-        """The dialogue up to a step. The model's earlier replies are replaced with +, as the makers do."""
+        """The dialogue up to a step, as in the makers' code.
+
+        Only the first message has the problem, later ones lack a quote, and earlier replies are replaced with +.
+        """
         return TokenPrompt((BOS, *self._turns(task, step), ASSISTANT))
 
     def _turns(self, task: Task, step: int) -> Iterator[str | Token]:
         for number, text in enumerate(task.steps[: step + 1]):
             yield USER
+            problem, minus = (f"Problem: {task.question}\n\n", "'-'") if number == 0 else ("", "-'")
             yield (
-                f"Problem: {task.question}\n\nStep: {text}\n\nIs this step correct? You must answer with '+' for "
-                "correct or '-' for incorrect in the end of your response."
+                f"{problem}Step: {text}\n\nIs this step correct? You must answer with '+' for correct or {minus} for "
+                "incorrect in the end of your response."
             )
             if number < step:
                 yield ASSISTANT

@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from critics.test_critics import GENPRM, QUESTION, STEPS, write_r1
 
 import surefoot
+from helpers.critic_models import GENPRM, QUESTION, STEPS, write_r1
 from helpers.policies import START, Table
 from surefoot.critics.code_execution import TIMED_OUT, CodeSession, require_sandbox
 from surefoot.errors import OptionError

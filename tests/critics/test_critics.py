@@ -2,107 +2,43 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import pickle
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import surefoot
+from helpers.critic_models import (
+    EXPECTED,
+    GENPRM,
+    PROCESSBENCH,
+    QUESTION,
+    R1_END,
+    RPRM,
+    STEPS,
+    THINKPRM,
+    YES_NO,
+    load_critic,
+    write_r1,
+)
 from helpers.policies import CHATML, END, START, Table, write_chat_template, write_table_policy
+from helpers.scripted_server import NOT_FOUND, Answer, Asked, scripted
 from surefoot.core.result import SolutionScore
-from surefoot.critics.backend import NO_VERDICT
+from surefoot.critics.backend import NO_VERDICT, CriticBackend, Labels
+from surefoot.critics.base import Task
 from surefoot.critics.multi_rm import GPRM as GPRM_CRITIC
 from surefoot.critics.processbench import read_index
-from surefoot.critics.registry import CRITICS, critic_of
+from surefoot.critics.prompt import ChatMessage
+from surefoot.critics.registry import CRITICS, critic_of, load_plugins
+from surefoot.critics.verdict import Judgement, Vote, failed
 from surefoot.critics.yes_no import YesNoCritic
 from surefoot.errors import OptionError
 from surefoot.scoring.critic_scorer import CriticScorer
 
-R1 = (
-    "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>",
-)  # fmt: skip
-R1_END = R1[1]
-R1_TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ m.content }}{% else %}"
-    "<｜Assistant｜>{{ m.content }}<｜end▁of▁sentence｜>{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<｜Assistant｜><think>\n{% endif %}"
-)
-QUESTION = "A loaf costs $4. How much are 5 loaves?"
-STEPS = ["Each loaf costs $4.", "5 * 4 = 20.", "So $20."]
-
-GENPRM: Table = {
-    START: {"It is fine.</analyze>\n": 1.0},
-    "$\\boxed": {b"{": 1.0},
-    b"{": {"Yes": 0.8, "No": 0.2},
-    "Yes": {"}$\n</output>\n": 1.0},
-    "No": {"}$\n</output>\n": 1.0},
-}
-THINKPRM: Table = {
-    START: {"All steps hold.": 1.0},
-    "All steps hold.": {R1_END: 1.0},
-    "Is the solution correct?": {" yes": 0.72, " no": 0.18, "All steps hold.": 0.1},
-}
-GPRM: Table = {
-    START: {"Step 1 holds. ": 1.0},
-    "Step 1 holds. ": {"Is the solution correct?": 1.0},
-    "Is the solution correct?": {" Yes": 0.3, " No": 0.7},
-    " Yes": {R1_END: 1.0},
-    " No": {R1_END: 1.0},
-}
-GORM: Table = {
-    START: {"Good.": 1.0},
-    "Good.": {R1_END: 1.0},
-    "Is the answer correct (Yes/No)?": {" Yes": 0.9, " No": 0.1},
-}
-DYVE: Table = {START: {"3 + 4 = 7, so it holds.\n": 1.0}, "3 + 4 = 7, so it holds.\n": {"+": 0.6, "-": 0.4},
-               "+": {R1_END: 1.0}, "-": {R1_END: 1.0}}  # fmt: skip
-RPRM: Table = {
-    START: {"Verification: ": 1.0},
-    "Verification: ": {"Is the step correct (Yes/No)?": 1.0},
-    "Is the step correct (Yes/No)?": {" Yes": 0.25, " No": 0.75},
-    " Yes": {END: 1.0},
-    " No": {END: 1.0},
-}
-YES_NO: Table = {
-    START: {"The sum holds.\n": 1.0},
-    "The sum holds.\n": {"Verdict:": 1.0},
-    "Verdict:": {" Yes": 0.55, " No": 0.35, "The sum holds.\n": 0.1},
-    " Yes": {END: 1.0},
-    " No": {END: 1.0},
-}
 UNSURE: dict[str | bytes, float] = {" yes": 0.2, " no": 0.1, "All steps hold.": 0.7}
-PROCESSBENCH: Table = {START: {"Paragraph 1 is wrong: \\boxed{1}": 1.0}, "Paragraph 1 is wrong: \\boxed{1}": {END: 1.0}}
-
-
-def write_r1(folder: Path, table: Table) -> Path:
-    write_table_policy(folder, table, specials=R1, ends=(R1_END,))
-    file = folder / "tokenizer.json"
-    layout = json.loads(file.read_text())
-    for token in layout["added_tokens"]:  # as in the published tokenizers, these are not special
-        token["special"] = token["content"] not in ("<think>", "</think>")
-    file.write_text(json.dumps(layout))
-    return write_chat_template(folder, template=R1_TEMPLATE.replace("{{ bos_token }}", R1[0]), eos=R1_END)
-
-
-def load(folder: Path, critic: str, table: Table, **options: Any) -> CriticScorer:
-    write = write_table_policy if critic in ("r-prm", "yes-no", "processbench") else write_r1
-    found = surefoot.load(write(folder / critic, table), critic=critic, critic_options=options)
-    assert isinstance(found, CriticScorer)
-    return found
-
-
-EXPECTED = {
-    "genprm": (GENPRM, [0.8, 0.8, 0.8], 1.0),
-    "thinkprm": (THINKPRM, [0.8, 0.8, 0.8], 0.9),
-    "gprm": (GPRM, [0.3, 0.3, 0.3], 1.0),
-    "gorm": (GORM, [None, None, 0.9], 1.0),
-    "dyve": (DYVE, [0.6, 0.6, 0.6], 1.0),
-    "r-prm": (RPRM, [0.25, 0.25, 0.25], 1.0),
-    "yes-no": (YES_NO, [0.55 / 0.9] * 3, 0.9),
-    "processbench": (PROCESSBENCH, [1.0, 0.0, None], None),
-}
 
 
 def test_every_critic_is_tested() -> None:
@@ -112,7 +48,7 @@ def test_every_critic_is_tested() -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_scores_are_the_probabilities_that_the_model_gives(name: str, tmp_path: Path) -> None:
     table, expected, mass = EXPECTED[name]
-    scorer = load(tmp_path, name, table)
+    scorer = load_critic(tmp_path, name, table)
     result = scorer.score(QUESTION, STEPS)
     assert [step.score for step in result.steps] == pytest.approx(expected, abs=1e-5)
     assert result.steps[-1].label_mass == (None if mass is None else pytest.approx(mass, abs=1e-5))
@@ -124,7 +60,7 @@ def test_scores_are_the_probabilities_that_the_model_gives(name: str, tmp_path: 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_solution_gets_the_same_scores_alone_and_together(name: str, tmp_path: Path) -> None:
-    scorer = load(tmp_path, name, EXPECTED[name][0])
+    scorer = load_critic(tmp_path, name, EXPECTED[name][0])
     items = [(QUESTION, STEPS), ("What is 1 + 1?", ["2."]), (QUESTION, STEPS[:2])]
     together = scorer.score_many(items)
     for item, result in zip(items, together, strict=True):
@@ -134,7 +70,7 @@ def test_a_solution_gets_the_same_scores_alone_and_together(name: str, tmp_path:
 
 def test_votes_are_kept(tmp_path: Path) -> None:
     fork: Table = {START: {"\\boxed{0}": 0.5, "\\boxed{-1}": 0.5}, "\\boxed{0}": {END: 1.0}, "\\boxed{-1}": {END: 1.0}}
-    scorer = load(tmp_path, "processbench", fork, votes=8, temperature=1.0)
+    scorer = load_critic(tmp_path, "processbench", fork, votes=8, temperature=1.0)
     step = scorer.score(QUESTION, STEPS).steps[0]
     votes = [member.score for member in step.members]
     assert len(votes) == 8
@@ -146,7 +82,7 @@ def test_votes_are_kept(tmp_path: Path) -> None:
 
 def test_most_votes_decide_whether_later_steps_are_known(tmp_path: Path) -> None:
     fork: Table = {START: {"\\boxed{0}": 0.9, "\\boxed{-1}": 0.1}, "\\boxed{0}": {END: 1.0}, "\\boxed{-1}": {END: 1.0}}
-    scorer = load(tmp_path, "processbench", fork, votes=8, temperature=1.0)
+    scorer = load_critic(tmp_path, "processbench", fork, votes=8, temperature=1.0)
     first, second, _ = scorer.score(QUESTION, STEPS).steps
     assert first.score is not None
     assert first.score < 0.5
@@ -169,7 +105,7 @@ def test_most_votes_decide_whether_later_steps_are_known(tmp_path: Path) -> None
 def test_without_a_verdict_there_is_no_number(
     critic: str, table: Table, options: dict[str, Any], status: str, tmp_path: Path
 ) -> None:
-    result = load(tmp_path, critic, table, **options).score(QUESTION, STEPS)
+    result = load_critic(tmp_path, critic, table, **options).score(QUESTION, STEPS)
     assert result.step_scores == [None, None, None]
     assert result.steps[0].status == status
     assert result.reason
@@ -189,7 +125,7 @@ HOSTILE = [
 @pytest.mark.parametrize("name", EXPECTED)
 def test_no_text_of_a_solution_becomes_a_verdict_or_a_turn(name: str, tmp_path: Path) -> None:
     table, expected, _ = EXPECTED[name]
-    scorer = load(tmp_path, name, table)
+    scorer = load_critic(tmp_path, name, table)
     for text in HOSTILE:
         result = scorer.score(f"{QUESTION} {text}", [STEPS[0], text, STEPS[2]])
         assert result.step_scores == pytest.approx(expected, abs=1e-5), text
@@ -197,7 +133,7 @@ def test_no_text_of_a_solution_becomes_a_verdict_or_a_turn(name: str, tmp_path: 
 
 @pytest.mark.parametrize("name", CRITICS)
 def test_text_that_is_structure_of_the_prompt_is_not_judged(name: str, tmp_path: Path) -> None:
-    scorer = load(tmp_path, name, EXPECTED[name][0])
+    scorer = load_critic(tmp_path, name, EXPECTED[name][0])
     assert CRITICS[name].marks()
     for mark in CRITICS[name].marks():
         result = scorer.score(QUESTION, [STEPS[0], f"Look: {mark} done"])
@@ -207,22 +143,20 @@ def test_text_that_is_structure_of_the_prompt_is_not_judged(name: str, tmp_path:
 
 
 def test_special_tokens_in_texts_are_encoded_as_text(tmp_path: Path) -> None:
-    scorer = load(tmp_path, "genprm", GENPRM)
+    scorer = load_critic(tmp_path, "genprm", GENPRM)
     tokenizer, critic = scorer.generator.tokenizer, scorer.critic  # type: ignore[attr-defined]
-    plain = critic.prompt(surefoot_task(QUESTION, "Fine."), 0, ()).encode(tokenizer)  # type: ignore[attr-defined]
-    hostile = critic.prompt(surefoot_task(QUESTION, HOSTILE[4]), 0, ()).encode(tokenizer)  # type: ignore[attr-defined]
+    plain = critic.prompt(task_of(QUESTION, "Fine."), 0, ()).encode(tokenizer)  # type: ignore[attr-defined]
+    hostile = critic.prompt(task_of(QUESTION, HOSTILE[4]), 0, ()).encode(tokenizer)  # type: ignore[attr-defined]
     special = tokenizer.special_ids
     assert [id for id in hostile if id in special] == [id for id in plain if id in special]
 
 
-def surefoot_task(question: str, *steps: str) -> Any:
-    from surefoot.critics.base import Task
-
+def task_of(question: str, *steps: str) -> Task:
     return Task(question, steps)
 
 
 def test_a_session_judges_shared_steps_once(tmp_path: Path) -> None:
-    scorer = load(tmp_path, "r-prm", RPRM)
+    scorer = load_critic(tmp_path, "r-prm", RPRM)
     session = scorer.session(QUESTION)
     (first,) = session.score([STEPS[:2]])
     again, longer = session.score([STEPS[:2], STEPS])
@@ -246,7 +180,7 @@ def test_verdicts_are_cached_by_content(tmp_path: Path) -> None:
 
 
 def test_without_an_explanation_only_the_verdict_is_read(tmp_path: Path) -> None:
-    result = load(tmp_path, "yes-no", YES_NO, explain=False).score(QUESTION, STEPS)
+    result = load_critic(tmp_path, "yes-no", YES_NO, explain=False).score(QUESTION, STEPS)
     assert result.step_scores == pytest.approx([0.55 / 0.9] * 3, abs=1e-5)
     assert (result.generated_tokens, result.calls) == (0, 3)
 
@@ -254,20 +188,20 @@ def test_without_an_explanation_only_the_verdict_is_read(tmp_path: Path) -> None
 def test_a_template_of_your_own(tmp_path: Path) -> None:
     table: Table = {START: {"Hm.": 1.0}, "Hm.": {END: 1.0}, "Answer:": {" good": 0.9, " bad": 0.1}}
     options = {"template": "{step}? {question}", "closing": "Answer:", "right": " good", "wrong": " bad"}
-    scorer = load(tmp_path, "yes-no", table, **options)
-    assert scorer.critic.prompt(surefoot_task("{step}", "{question}"), 0).message == "{question}? {step}"  # type: ignore[attr-defined]
+    scorer = load_critic(tmp_path, "yes-no", table, **options)
+    assert scorer.critic.prompt(task_of("{step}", "{question}"), 0).message == "{question}? {step}"  # type: ignore[attr-defined]
     assert scorer.score(QUESTION, STEPS).step_scores == pytest.approx([0.9] * 3, abs=1e-5)
 
 
 def test_the_score_of_an_ensemble_with_a_critic(tmp_path: Path) -> None:
-    critic = load(tmp_path, "r-prm", RPRM)
+    critic = load_critic(tmp_path, "r-prm", RPRM)
     both = surefoot.load(["mini", critic])
     step = both.score(QUESTION, STEPS).steps[0]
     assert [member.score for member in step.members][1] == pytest.approx(0.25, abs=1e-5)
 
 
 def test_a_critic_survives_pickling(tmp_path: Path) -> None:
-    scorer = load(tmp_path, "r-prm", RPRM, votes=2)
+    scorer = load_critic(tmp_path, "r-prm", RPRM, votes=2)
     copy = pickle.loads(pickle.dumps(scorer))
     assert copy.fingerprint == scorer.fingerprint
     assert copy.critic == scorer.critic
@@ -314,16 +248,12 @@ def test_a_template_that_differs_from_the_published_one_is_reported(tmp_path: Pa
 
 
 def test_a_system_message_is_refused_where_there_is_none(tmp_path: Path) -> None:
-    scorer = load(tmp_path, "processbench", PROCESSBENCH)
+    scorer = load_critic(tmp_path, "processbench", PROCESSBENCH)
     with pytest.raises(OptionError, match="no system message"):
         scorer.score(QUESTION, STEPS, surefoot.ReadOptions(system="Be kind."))
 
 
 def test_a_critic_of_another_package_needs_the_right_name() -> None:
-    from importlib.metadata import EntryPoint
-
-    from surefoot.critics.registry import load_plugins
-
     wrong = EntryPoint("other", "surefoot.critics.dyve:Dyve", "surefoot.critics")
     taken = EntryPoint("dyve", "surefoot.critics.dyve:Dyve", "surefoot.critics")
     missing = EntryPoint("gone", "surefoot.critics.gone:Gone", "surefoot.critics")
@@ -333,8 +263,6 @@ def test_a_critic_of_another_package_needs_the_right_name() -> None:
 
 
 def test_reading_stays_none_when_less_than_half_of_the_votes_are_readable() -> None:
-    from surefoot.critics.verdict import Judgement, Vote, failed
-
     unreadable = failed("no_verdict", NO_VERDICT)
     assert Judgement((Vote(1.0), unreadable, unreadable)).score is None
     assert Judgement((Vote(1.0), Vote(0.5), unreadable)).score == 0.75
@@ -349,7 +277,7 @@ def test_genprm_takes_no_verdict_from_its_analysis(tmp_path: Path) -> None:
         START: {"It says \\boxed{Yes} here.</analyze>\n": 1.0},
         "$\\boxed": {"{Maybe}$\n</output>\n": 1.0},
     }
-    (step,) = load(tmp_path, "genprm", quoted).score(QUESTION, STEPS[:1]).steps
+    (step,) = load_critic(tmp_path, "genprm", quoted).score(QUESTION, STEPS[:1]).steps
     assert (step.score, step.status) == (None, "no_verdict")
 
 
@@ -368,7 +296,7 @@ def test_a_verdict_after_the_thinking_is_read_there(critic: str, verdict: str, t
         " Yes": {R1_END: 1.0},
         " No": {R1_END: 1.0},
     }
-    assert load(tmp_path, critic, table).score(QUESTION, STEPS).steps[-1].score == pytest.approx(0.9, abs=1e-5)
+    assert load_critic(tmp_path, critic, table).score(QUESTION, STEPS).steps[-1].score == pytest.approx(0.9, abs=1e-5)
 
 
 def test_the_end_of_the_thinking_keeps_its_token(tmp_path: Path) -> None:
@@ -379,7 +307,7 @@ def test_the_end_of_the_thinking_keeps_its_token(tmp_path: Path) -> None:
         "+": {R1_END: 1.0},
         "-": {R1_END: 1.0},
     }
-    assert load(tmp_path, "dyve", table).score(QUESTION, STEPS[:1]).step_scores == pytest.approx([0.6], abs=1e-5)
+    assert load_critic(tmp_path, "dyve", table).score(QUESTION, STEPS[:1]).step_scores == pytest.approx([0.6], abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -426,36 +354,38 @@ def test_labels_have_to_differ(labels: dict[str, Any]) -> None:
     ],
 )
 def test_a_step_that_looks_like_another_one_is_not_judged(critic: Any, step: str) -> None:
-    assert critic.forged(surefoot_task(QUESTION, step)) is not None
-    assert critic.forged(surefoot_task(QUESTION, "Step 1: fine")) is None
+    assert critic.forged(task_of(QUESTION, step)) is not None
+    assert critic.forged(task_of(QUESTION, "Step 1: fine")) is None
 
 
 @pytest.mark.parametrize(("text", "score"), [("+\n-", 1.0), (" -", 0.0), ("**+**", 1.0), ("perhaps +", None)])
-def test_a_generated_verdict_is_the_first_label(text: str, score: float | None, tmp_path: Path) -> None:
-    import asyncio
+def test_a_generated_verdict_is_the_first_label(text: str, score: float | None) -> None:
+    """SGLang without /tokenize continues a reply, but there are no token ids for which to ask for probabilities."""
 
-    from surefoot.core.generation import Continuation, Generation
-    from surefoot.critics.backend import CriticBackend, Labels
-    from surefoot.critics.prompt import ChatMessage
+    def script(asked: Asked) -> Answer:
+        if asked.path == "/v1/models":
+            return Answer({"data": [{"id": "judge", "owned_by": "sglang"}]})
+        if asked.path == "/v1/chat/completions":
+            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            return Answer({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 2}})
+        return NOT_FOUND
 
-    class Replies:
-        name = fingerprint = "replies"
-        continues = True
+    async def read(url: str) -> Vote:
+        generator = surefoot.load_generator(url, system="")
+        await generator.check()
+        try:
+            return await CriticBackend(generator).read(ChatMessage("?", "It is"), Labels("+", "-"), 0.5)
+        finally:
+            await generator.close()
 
-        async def generate(self, request: Any) -> Generation:
-            return Generation((Continuation(text, "answer", 1, 0),))
-
-        async def check(self) -> None: ...
-
-        async def close(self) -> None: ...
-
-    vote = asyncio.run(CriticBackend(Replies()).read(ChatMessage("?"), Labels("+", "-"), 0.5))
-    assert vote.score == score
+    with scripted(script) as server:
+        vote = asyncio.run(read(server.url))
+    assert (vote.score, vote.mass) == (score, None)
 
 
 def test_a_rule_at_the_end_is_no_minus(tmp_path: Path) -> None:
     table: Table = {START: {"It holds: +\n\n---": 1.0}, "It holds: +\n\n---": {R1_END: 1.0}}
-    assert load(tmp_path, "dyve", table).score(QUESTION, STEPS[:1]).step_scores == [None]
+    assert load_critic(tmp_path, "dyve", table).score(QUESTION, STEPS[:1]).step_scores == [None]
 
 
 def test_a_cached_verdict_costs_nothing(tmp_path: Path) -> None:
@@ -476,7 +406,7 @@ def test_a_generator_that_was_passed_stays_open(tmp_path: Path) -> None:
 
 
 def test_best_of_n_refuses_a_critic_that_leaves_steps_out(tmp_path: Path) -> None:
-    scorer = load(tmp_path, "processbench", {START: {"\\boxed{0}": 1.0}, "\\boxed{0}": {END: 1.0}})
+    scorer = load_critic(tmp_path, "processbench", {START: {"\\boxed{0}": 1.0}, "\\boxed{0}": {END: 1.0}})
     rows = [{"question": QUESTION, "steps": [*STEPS, f"So {n}."], "ground_truth": "20"} for n in (20, 21)]
     with pytest.raises(OptionError, match="says nothing about some steps"):
         surefoot.evaluate.best_of_n(scorer, rows)

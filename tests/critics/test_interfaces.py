@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from critics.test_critics import EXPECTED, PROCESSBENCH, QUESTION, STEPS, YES_NO
 from starlette.testclient import TestClient
 
 import surefoot
+from helpers.critic_models import EXPECTED, PROCESSBENCH, QUESTION, STEPS, YES_NO
 from helpers.policies import write_table_policy
 from surefoot.cli.main import main
 from surefoot.core.result import SolutionScore

@@ -195,9 +195,13 @@ def test_a_template_of_your_own(tmp_path: Path) -> None:
 
 def test_the_score_of_an_ensemble_with_a_critic(tmp_path: Path) -> None:
     critic = load_critic(tmp_path, "r-prm", RPRM)
-    both = surefoot.load(["mini", critic])
-    step = both.score(QUESTION, STEPS).steps[0]
-    assert [member.score for member in step.members][1] == pytest.approx(0.25, abs=1e-5)
+    mini = surefoot.load("mini")
+    result = surefoot.load([mini, critic]).score(QUESTION, STEPS)
+    assert [member.score for member in result.steps[0].members][1] == pytest.approx(0.25, abs=1e-5)
+    # For each of three steps: one analysis of two tokens, and one verdict that is only read.
+    assert (result.calls, result.generated_tokens) == (6, 6)
+    alone = [scorer.score(QUESTION, STEPS).tokens for scorer in (mini, critic)]
+    assert result.tokens == sum(alone)
 
 
 def test_a_critic_survives_pickling(tmp_path: Path) -> None:

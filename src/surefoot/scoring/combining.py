@@ -61,6 +61,8 @@ class Rule:
             empty_steps=reference.empty_steps,
             split=reference.split,
             tokens=sum(result.tokens for result in results),
+            generated_tokens=sum(result.generated_tokens for result in results),
+            calls=sum(result.calls for result in results),
             seconds=seconds,
             calibration=self.calibration,
             recommended=reference.recommended if len({result.recommended for result in results}) == 1 else None,

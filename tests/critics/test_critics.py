@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from surefoot.critics.base import Task
 from surefoot.critics.multi_rm import GPRM as GPRM_CRITIC
 from surefoot.critics.processbench import read_index
 from surefoot.critics.prompt import ChatMessage
-from surefoot.critics.registry import CRITICS, critic_of, load_plugins
+from surefoot.critics.registry import CRITICS, critic_of
 from surefoot.critics.verdict import Judgement, Vote, failed
 from surefoot.critics.yes_no import YesNoCritic
 from surefoot.errors import OptionError
@@ -255,15 +254,6 @@ def test_a_system_message_is_refused_where_there_is_none(tmp_path: Path) -> None
     scorer = load_critic(tmp_path, "processbench", PROCESSBENCH)
     with pytest.raises(OptionError, match="no system message"):
         scorer.score(QUESTION, STEPS, surefoot.ReadOptions(system="Be kind."))
-
-
-def test_a_critic_of_another_package_needs_the_right_name() -> None:
-    wrong = EntryPoint("other", "surefoot.critics.dyve:Dyve", "surefoot.critics")
-    taken = EntryPoint("dyve", "surefoot.critics.dyve:Dyve", "surefoot.critics")
-    missing = EntryPoint("gone", "surefoot.critics.gone:Gone", "surefoot.critics")
-    critics, errors = load_plugins([wrong, taken, missing])
-    assert critics == {}
-    assert set(errors) == {"other", "dyve", "gone"}
 
 
 def test_reading_stays_none_when_less_than_half_of_the_votes_are_readable() -> None:

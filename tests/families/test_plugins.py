@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 import surefoot
+from surefoot.core.plugins import Plugins
 from surefoot.errors import OptionError, PluginError
-from surefoot.families import FAMILIES, all_families, all_models, find_family, registry
-from surefoot.families.registry import GROUP, Plugins, load_plugins
+from surefoot.families import FAMILIES, Family, all_families, all_models, find_family, registry
+from surefoot.families.registry import GROUP, load_families
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "family-package"
@@ -35,7 +36,7 @@ class Other(Family):
     def render(self, tokenizer, question, steps, system=None): raise NotImplementedError
     def read(self, head, hidden): return hidden
 """
-Install = Callable[..., Plugins]
+Install = Callable[..., Plugins[Family]]
 
 
 def run(*arguments: str | Path, path: Path) -> str:
@@ -89,7 +90,9 @@ assert main(call) != 0
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Install a package as pip would: a module, and the metadata of its distribution."""
 
-    def install(code: str, value: str = "Other", name: str = "other", package: str = "surefoot-other") -> Plugins:
+    def install(
+        code: str, value: str = "Other", name: str = "other", package: str = "surefoot-other"
+    ) -> Plugins[Family]:
         module = package.replace("-", "_") + "_" + tmp_path.name
         (tmp_path / f"{module}.py").write_text(code)
         information = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
@@ -97,7 +100,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
         (information / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {module}:{value}\n")
         found = sorted(distributions(path=[str(tmp_path)]), key=lambda each: each.name)
-        return load_plugins(point for each in found for point in each.entry_points.select(group=GROUP))
+        return load_families(point for each in found for point in each.entry_points.select(group=GROUP))
 
     monkeypatch.syspath_prepend(tmp_path)
     return install
@@ -110,7 +113,7 @@ def family(attributes: str = "") -> str:
 def test_a_class_or_an_instance(install: Install) -> None:
     plugins = install(family("lead: str = ''") + "\nother = Other('Q: ')")
     assert plugins.errors == {}
-    assert plugins.families["other"].identity() == '{"family": "other", "options": {"lead": ""}}'
+    assert plugins.found["other"].identity() == '{"family": "other", "options": {"lead": ""}}'
     plugins = install(family("lead: str = ''") + "\nother = Other('Q: ')", "other", package="surefoot-instance")
     assert "used by 'surefoot-instance' and by 'surefoot-other'" in plugins.errors["other"]
 
@@ -149,7 +152,7 @@ def test_a_family_that_cannot_be_used_is_reported_with_its_package(
     install: Install, code: str, value: str, name: str, problem: str
 ) -> None:
     plugins = install(code, value, name)
-    assert plugins.families == {}
+    assert plugins.found == {}
     with pytest.raises(
         PluginError, match=f"family '{name}' of the package 'surefoot-other' cannot be used .*{problem}"
     ):

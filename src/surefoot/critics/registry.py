@@ -5,11 +5,13 @@ value is the class, a frozen dataclass that derives from `surefoot.critics.base.
 
     [project.entry-points."surefoot.critics"]
     terse = "surefoot_terse:Terse"
+
+Entry points are loaded once, on first use. One that cannot be used causes a warning that names its package, and an
+error if its critic is requested; all other critics keep working.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.core.options import with_options
+from surefoot.core.plugins import Plugins, load_plugins
 from surefoot.critics.base import Critic
 from surefoot.critics.dyve import Dyve
 from surefoot.critics.genprm import GenPRM
@@ -26,8 +29,6 @@ from surefoot.critics.r_prm import RPRM
 from surefoot.critics.thinkprm import ThinkPRM
 from surefoot.critics.yes_no import YesNoCritic
 from surefoot.errors import OptionError, PluginError
-
-logger = logging.getLogger("surefoot")
 
 GROUP = "surefoot.critics"
 
@@ -39,34 +40,21 @@ CRITICS: dict[str, Critic] = {
 
 
 @cache
+def installed_plugins() -> Plugins[Critic]:
+    """Load the critics of all installed packages, once."""
+    plugins = load_critics(entry_points(group=GROUP))
+    plugins.warn()
+    return plugins
+
+
+def load_critics(points: Iterable[EntryPoint]) -> Plugins[Critic]:
+    """Load the critics that these entry points name."""
+    return load_plugins(points, CRITICS, noun="critic", check=_checked, claims=_claims)
+
+
 def all_critics() -> dict[str, Critic]:
     """All critics that can be used, by name."""
-    plugins, errors = load_plugins(entry_points(group=GROUP))
-    for message in errors.values():
-        logger.warning("%s", message)
-    return CRITICS | plugins
-
-
-def load_plugins(points: Iterable[EntryPoint]) -> tuple[dict[str, Critic], dict[str, str]]:
-    """Load the critics that these entry points name. Return them, and why others cannot be used."""
-    critics: dict[str, Critic] = {}
-    errors: dict[str, str] = {}
-    for point in points:
-        package = point.dist.name if point.dist is not None else point.value
-        try:
-            loaded = point.load()
-            critic: object = loaded() if isinstance(loaded, type) else loaded
-            if not isinstance(critic, Critic) or critic.name != point.name:
-                raise TypeError(f"{point.value} is not a Critic with the name {point.name!r}")
-            if point.name in CRITICS or point.name in critics:
-                raise ValueError("another critic has this name")
-            critics[point.name] = critic
-        except Exception as error:
-            errors[point.name] = (
-                f"The critic {point.name!r} of the package {package!r} cannot be used ({type(error).__name__}: "
-                f"{error}). Update or uninstall that package."
-            )
-    return critics, errors
+    return installed_plugins().usable(CRITICS)
 
 
 def critic_of(model: str | Path) -> Critic | None:
@@ -89,8 +77,22 @@ def find_critic(critic: str | Critic, options: Mapping[str, Any] | None = None) 
         return with_options(critic, options or {}, "critic")
     known = all_critics()
     if critic not in known:
-        _, errors = load_plugins(entry_points(group=GROUP))
-        if critic in errors:
+        if critic in (errors := installed_plugins().errors):
             raise PluginError(errors[critic])
         raise OptionError(f"critic={critic!r} is unknown. Choose one of: {', '.join(sorted(known))}.")
     return with_options(known[critic], options or {}, "critic")
+
+
+def _checked(critic: object, point: EntryPoint) -> Critic:
+    if not isinstance(critic, Critic):
+        raise TypeError(f"{point.value} is not a subclass of surefoot.critics.base.Critic")
+    for model, options in critic.model_options.items():
+        if model not in critic.models:
+            raise ValueError(f"`model_options` has {model}, which `models` does not list")
+        with_options(critic, options, "critic")
+    return critic
+
+
+def _claims(critic: Critic) -> list[str]:
+    """What identifies a critic: the models that are made for it and for no other."""
+    return [f"the model {model.lower()}" for model in critic.models]

@@ -12,15 +12,14 @@ error if its family is requested; all other families keep working.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from surefoot.core.aggregation import find_aggregation
 from surefoot.core.options import with_options
+from surefoot.core.plugins import Plugins, load_plugins
 from surefoot.errors import CheckpointError, OptionError, PluginError
 from surefoot.families.actprm import ActPRM
 from surefoot.families.babelscape import Babelscape
@@ -45,10 +44,7 @@ from surefoot.families.trl import TokenClassifier
 from surefoot.families.universal import Universal
 from surefoot.families.versa import Versa
 
-logger = logging.getLogger("surefoot")
-
 GROUP = "surefoot.families"
-BUILT_IN = "surefoot"
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -80,58 +76,22 @@ FAMILIES: dict[str, Family] = {
 """The families in this package."""
 
 
-@dataclass(frozen=True)
-class Plugins:
-    """The families of other packages."""
-
-    families: dict[str, Family] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
-    """Why a family cannot be used, by its name."""
-
-
 @cache
-def installed_plugins() -> Plugins:
+def installed_plugins() -> Plugins[Family]:
     """Load the families of all installed packages, once."""
-    plugins = load_plugins(entry_points(group=GROUP))
-    for message in plugins.errors.values():
-        logger.warning("%s", message)
+    plugins = load_families(entry_points(group=GROUP))
+    plugins.warn()
     return plugins
 
 
-def load_plugins(points: Iterable[EntryPoint]) -> Plugins:
-    """Load the families that these entry points name. Problems are recorded in `Plugins.errors`, not raised."""
-    families: dict[str, Family] = {}
-    errors: dict[str, str] = {}
-    providers: dict[str, list[str]] = {name: [BUILT_IN] for name in FAMILIES}
-    claims = _claims(FAMILIES.values(), CATALOG)
-    for point in points:
-        package = point.dist.name if point.dist is not None else point.value
-        providers.setdefault(point.name, []).append(package)
-        try:
-            family = _load(point)
-            new = _claims([family], family.models)
-            for what in new.keys() & claims.keys():
-                raise ValueError(f"{what} already belongs to the family {claims[what]!r}")
-        except Exception as error:
-            errors[point.name] = (
-                f"The family {point.name!r} of the package {package!r} cannot be used "
-                f"({type(error).__name__}: {error}). Update or uninstall that package."
-            )
-        else:
-            families[point.name] = family
-            claims |= new
-    for name, packages in providers.items():
-        if len(packages) > 1:
-            errors[name] = (
-                f"The family name {name!r} is used by {' and by '.join(map(repr, packages))}. Uninstall one of them."
-            )
-    return Plugins({name: family for name, family in families.items() if name not in errors}, errors)
+def load_families(points: Iterable[EntryPoint]) -> Plugins[Family]:
+    """Load the families that these entry points name."""
+    return load_plugins(points, FAMILIES, noun="family", check=_checked, claims=_claims)
 
 
 def all_families() -> dict[str, Family]:
     """All families that can be used, by name."""
-    plugins = installed_plugins()
-    return {name: family for name, family in (FAMILIES | plugins.families).items() if name not in plugins.errors}
+    return installed_plugins().usable(FAMILIES)
 
 
 def all_models() -> tuple[CatalogEntry, ...]:
@@ -170,7 +130,7 @@ def trained_tokens(model: str, family: Family, config: Mapping[str, Any]) -> int
 
 
 def _all_rows() -> list[CatalogEntry]:
-    return [*CATALOG, *(row for family in installed_plugins().families.values() for row in family.models)]
+    return [*CATALOG, *(row for family in installed_plugins().found.values() for row in family.models)]
 
 
 def find_family(
@@ -188,7 +148,7 @@ def find_family(
     if isinstance(family, Family):
         return with_options(family, options or {})
     plugins = installed_plugins()
-    families = FAMILIES | plugins.families
+    families = FAMILIES | plugins.found
     choices = ", ".join(sorted(all_families()))
     if family is not None and family in plugins.errors:
         raise PluginError(plugins.errors[family])
@@ -213,21 +173,20 @@ def find_family(
     return with_options(families[name], {**(row.options if row else {}), **(options or {})})
 
 
-def _load(point: EntryPoint) -> Family:
-    loaded = point.load()
-    family: object = loaded() if isinstance(loaded, type) else loaded
+def _checked(family: object, point: EntryPoint) -> Family:
     if not isinstance(family, Family):
         raise TypeError(f"{point.value} is not a subclass of surefoot.families.Family")
-    if family.name != point.name:
-        raise ValueError(f"the entry point is called {point.name!r}, but the family {family.name!r}")
     for row in family.models:
-        if row.family != family.name:
+        if row.family != point.name:
             raise ValueError(f"`models` lists {row.id} under the family {row.family!r}")
         with_options(family, row.options)
     return family
 
 
-def _claims(families: Iterable[Family], models: Iterable[CatalogEntry]) -> dict[str, str]:
+def _claims(family: Family) -> list[str]:
     """What identifies a family: the architectures and models that belong to it and to no other."""
-    architectures = {f"the architecture {name}": family.name for family in families for name in family.architectures}
-    return architectures | {f"the model {row.id.lower()}": row.family for row in models}
+    listed = (row for row in (*CATALOG, *family.models) if row.family == family.name)
+    return [
+        *(f"the architecture {name}" for name in family.architectures),
+        *dict.fromkeys(f"the model {row.id.lower()}" for row in listed),
+    ]

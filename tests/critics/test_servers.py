@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import surefoot
+from helpers.critic_models import DYVE, write_r1
 from helpers.llamacpp import llamacpp_server, words_tokenizer_json, write_gguf
 from helpers.policies import END, START, Table, write_table_policy
 from helpers.scripted_server import Answer, Asked, scripted
+from surefoot.cli.main import main
 
 QUESTION = "A loaf costs $4. How much are 5 loaves?"
 STEPS = ["Each loaf costs $4.", "5 * 4 = 20."]
@@ -97,6 +101,78 @@ def test_a_malformed_reply_is_no_number(answer: Answer, status: str) -> None:
 )
 def test_without_probabilities_the_last_verdict_in_the_text_counts(reply: str, scores: list[float | None]) -> None:
     assert judge(chat(reply), critic="yes-no").step_scores == scores
+
+
+def by_question(asked: Asked) -> Answer:
+    """A judge that finds an error in paragraph 1 of every solution about loaves, and none in others."""
+    if asked.path == "/v1/models":
+        return Answer({"data": [{"id": "judge", "owned_by": "system"}]})
+    return chat("\\boxed{1}" if "loaves" in asked.body["messages"][0]["content"] else "\\boxed{-1}")
+
+
+def test_compare_puts_a_model_and_a_chat_model_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path / "scores.sqlite"))
+    rows = [(QUESTION, 1), (f"{QUESTION} Hurry.", 0), ("What is 1 + 1?", -1)]
+    data = tmp_path / "rows.jsonl"
+    data.write_text(
+        "".join(
+            json.dumps({"id": str(at), "problem": problem, "steps": STEPS, "label": label}) + "\n"
+            for at, (problem, label) in enumerate(rows)
+        )
+    )
+    with scripted(by_question) as server:
+        options = ["--data", str(data), "--quiet", "--draws", "0", "--json"]
+        assert (
+            main(["compare", "mini", f"processbench@{server.url}", *options, "--critic-option", "max_tokens=77"]) == 0
+        )
+        found = json.loads(capsys.readouterr().out)
+        assert main(["compare", "mini", server.url, "--critic", "processbench", *options]) == 2
+        error = capsys.readouterr().err
+        asked = server.to("/v1/chat/completions")
+    mini, judge = found["scorers"]
+    assert (mini["name"], judge["name"]) == ("mini", "judge")
+    # One of two errors is found, and the correct solution is accepted: 2 * 0.5 * 1 / 1.5.
+    assert judge["result"]["f1"] == pytest.approx(2 / 3)
+    assert [each.body["max_tokens"] for each in asked] == [77] * 3
+    assert "processbench@http://" in error
+
+
+def test_critics_are_named_in_a_list() -> None:
+    with scripted(by_question) as server:
+        both = surefoot.load(["mini", f"processbench@{server.url}"], critic_options={"max_tokens": 77}, missing="skip")
+        result = both.score(QUESTION, STEPS)
+        copy = pickle.loads(pickle.dumps(both))
+        assert copy.fingerprint == both.fingerprint
+        assert [each.body["max_tokens"] for each in server.to("/v1/chat/completions")] == [77]
+    assert [step.members[1].score for step in result.steps] == [1.0, 0.0]
+    assert [step.members[1].model for step in result.steps] == ["judge", "judge"]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "problem"),
+    [
+        ("processbench@{url}", {"critic": "yes-no"}, "names the critic 'processbench', and critic='yes-no' another"),
+        ("procesbench@{url}", {}, "critic='procesbench' is unknown. Choose one of: .*processbench"),
+        ("mini", {"critic": "processbench"}, "mini is a PRM: .*such as processbench@http"),
+        (["mini", "{url}"], {"critic": "processbench"}, "Name the critic with its member"),
+        ("dyve@{url}", {"tokenizer": "{folder}"}, "sends prompts as token ids, and this server takes none"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_generated(
+    model: str | list[str], options: dict[str, str], problem: str, tmp_path: Path
+) -> None:
+    folder = write_r1(tmp_path / "model", DYVE)
+    with scripted(by_question) as server:
+
+        def filled(text: str) -> str:
+            return text.replace("{url}", server.url).replace("{folder}", str(folder))
+
+        given = filled(model) if isinstance(model, str) else [filled(each) for each in model]
+        with pytest.raises(surefoot.errors.OptionError, match=problem):
+            surefoot.load(given, **{name: filled(value) for name, value in options.items()})  # type: ignore[arg-type]
+        assert server.to("/v1/chat/completions") == []
 
 
 def test_a_critic_that_needs_token_ids_says_so_before_anything_is_generated() -> None:

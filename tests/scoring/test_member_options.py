@@ -15,6 +15,7 @@ from surefoot.errors import OptionError
 from surefoot.scoring.member_options import member_options
 
 SERVICE, VLLM = "http://127.0.0.1:9", "vllm+http://127.0.0.1:9"
+CRITIC = "processbench@http://127.0.0.1:9"
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,9 @@ SERVICE, VLLM = "http://127.0.0.1:9", "vllm+http://127.0.0.1:9"
         ([SERVICE, VLLM], {"tokenizer": "prm"}, [{}, {"tokenizer": "prm"}]),
         (["mini", SERVICE, "prm"], {"calibration": ["a", "b"]}, [{"calibration": "a"}, {}, {"calibration": "b"}]),
         (["mini", SERVICE], {"calibration": "a.json"}, [{"calibration": "a.json"}, {}]),
+        (["mini", CRITIC], {"critic_options": {"votes": 2}}, [{}, {"critic_options": {"votes": 2}}]),
+        (["mini", CRITIC], {"api_key": "k", "dtype": "float32"}, [{"dtype": "float32"}, {"api_key": "k"}]),
+        (["mini", "yes-no@chat"], {"generator": SERVICE, "api_key": "k"}, [{}, {"generator": SERVICE, "api_key": "k"}]),
     ],
 )
 def test_who_gets_which(members: list[Any], given: dict[str, Any], expected: list[dict[str, Any]]) -> None:

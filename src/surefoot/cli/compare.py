@@ -91,12 +91,29 @@ class ComparisonOptions:
         return ScoreCache(self.cache)
 
     def load(self, model: str, cache: ScoreCache | None) -> StepScorer:
-        """Loads a model. Options for a model in this process do not reach servers, and the other way round."""
+        """Loads a model. Options for a model in this process do not reach servers, and the other way round.
+
+        `--critic` makes critics of all models that do not name their own; other options of critics reach critics only.
+        """
+        from surefoot.critics.registry import critic_of, split_critic
+
         loading, key = self.model_options.loading, self.model_options.api_key
+        named, _ = split_critic(model)
+        if named is None and loading.critic is None and critic_of(model) is None:
+            loading = replace(loading, critic_option=None, critic_generator=None)
+        elif named is not None:
+            loading = replace(loading, critic=None)
         if is_server(model):
-            served = LoadingOptions(tokenizer=loading.tokenizer, served_name=loading.served_name)
+            served = LoadingOptions(
+                tokenizer=loading.tokenizer,
+                served_name=loading.served_name,
+                critic=loading.critic,
+                critic_option=loading.critic_option,
+            )
             # A server may change its weights behind the same address, so its scores are stored only on request.
             return ModelOptions(loading=served, api_key=key).load(model)
+        if loading.critic_generator is not None:
+            return ModelOptions(loading=loading, api_key=key).load(model)
         local = replace(loading, tokenizer=None, served_name=None)
         return ModelOptions(loading=local, threads=self.model_options.threads).load(model, cache=cache)
 
@@ -120,7 +137,7 @@ app = typer.Typer(add_completion=False)
 def compare(*, models: list[str], data: str, benchmark: str, options: ComparisonOptions, **given: Any) -> int:
     """Measure models on the same solutions, one after the other, and show their differences with paired intervals,
     what each cost, and where they disagree. Models are folders, hub ids, mini, or addresses of services; options for
-    loading hold for all of them."""
+    loading hold for all of them. CRITIC@MODEL uses a chat model as a critic: processbench@http://127.0.0.1:8002."""
     options.check()
     values = {
         option.parameter: option_value(option, given[option.parameter])
@@ -192,6 +209,7 @@ app.command(
     cls=Command,
     epilog=examples(
         "surefoot compare mini http://127.0.0.1:8000 --data ProcessBench/",
+        "surefoot compare mini processbench@http://127.0.0.1:8002 --data ProcessBench/",
         "surefoot compare mini my-prm/ --data rows.jsonl --report compare.html",
         "surefoot compare mini --scores prm --data rollouts.jsonl --benchmark best-of-n",
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot.cli.options import MODEL, Json, Name, OptionalModels, Quiet, ScorerOptions, Verbose, chosen_models
-from surefoot.core.addresses import is_service, is_vllm
+from surefoot.core.addresses import is_server, is_vllm
 from surefoot.errors import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class Measurement:
 
     def _open_cache(self, models: Sequence[str]) -> ScoreCache | nullcontext[None]:
         # A server may change its weights behind the same address, so its scores are stored only on request.
-        only_services = all(map(is_service, models))
-        if self.no_cache or (self.cache is None and (only_services or any(map(is_vllm, models)))):
+        only_servers = all(map(is_server, models))
+        if self.no_cache or (self.cache is None and (only_servers or any(map(is_vllm, models)))):
             return nullcontext()
         from surefoot.scoring.score_cache import ScoreCache
 

@@ -12,12 +12,14 @@ error if its critic is requested; all other critics keep working.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from surefoot.core.addresses import is_critic_server
 from surefoot.core.options import with_options
 from surefoot.core.plugins import Plugins, load_plugins
 from surefoot.critics.base import Critic
@@ -69,6 +71,20 @@ def critic_of(model: str | Path) -> Critic | None:
             if wanted == known.lower() or Path(wanted).name == known.rsplit("/", 1)[-1].lower():
                 return with_options(critic, critic.model_options.get(known, {}), "critic")
     return None
+
+
+def split_critic(model: str | Path) -> tuple[str | None, str | Path]:
+    """Split what is written as CRITIC@MODEL. Anything else has no critic of its own.
+
+    >>> split_critic("processbench@http://127.0.0.1:8002")
+    ('processbench', 'http://127.0.0.1:8002')
+    >>> split_critic("mini")
+    (None, 'mini')
+    """
+    if not isinstance(model, str) or "@" not in model or os.path.exists(model):  # a path that is too long is no error
+        return None, model
+    name, _, rest = model.partition("@")
+    return (name, rest) if rest and (is_critic_server(model) or name in all_critics()) else (None, model)
 
 
 def find_critic(critic: str | Critic, options: Mapping[str, Any] | None = None) -> Critic:

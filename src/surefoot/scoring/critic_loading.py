@@ -18,7 +18,7 @@ from surefoot.generate.loading import load_generator
 from surefoot.generate.local import LocalGenerator
 from surefoot.generate.prompt_encoder import PromptEncoder, find_tokenizer_folder
 from surefoot.scoring.critic_scorer import CriticScorer
-from surefoot.scoring.load_options import LoadOptions
+from surefoot.scoring.load_options import DEFAULT_MODEL, LoadOptions
 from surefoot.scoring.local import as_calibration
 from surefoot.scoring.score_cache import as_score_cache
 
@@ -31,6 +31,14 @@ LOCAL = ("quantize", "dtype", "device", "revision")
 OTHER_PROMPT = (
     "This generator puts its own instructions around every question, and a critic needs its prompt exactly. Load it "
     'with system="" and without `prompt`, or pass its address or folder instead of the object.'
+)
+MINI = (
+    "mini is a PRM: it scores steps and writes no text, so it cannot be the critic {critic!r}. If only some models are "
+    "critics, name the critic with the model, such as {critic}@http://127.0.0.1:8002."
+)
+NO_TOKENS = (
+    "The critic {critic!r} sends prompts as token ids, and this server takes none. Use a vLLM, SGLang or llama.cpp "
+    "server, or load the model into this process."
 )
 TEMPLATE_DIFFERS = (
     "The chat template of {tokenizer} differs from the one that {critic} was published with. The published one is used."
@@ -55,6 +63,8 @@ def load_critic(
     if name is None:
         raise OptionError(f"{model} is not known as a critic. Pass critic=..., such as 'processbench' or 'yes-no'.")
     chosen = find_critic(name, critic_options)
+    if model == DEFAULT_MODEL and generator is None:
+        raise OptionError(MINI.format(critic=chosen.name))
     if is_service(model) and generator is None:
         generator, model = model, ""
     source = _tokenizer_source(model, tokenizer, generator)
@@ -67,6 +77,8 @@ def load_critic(
             f"The critic {chosen.name!r} sends prompts as token ids, so it needs the model's tokenizer. Pass its "
             "folder or hub id: tokenizer=..."
         )
+    if chosen.takes_tokens and not made.continues:
+        raise OptionError(NO_TOKENS.format(critic=chosen.name))
     scorer = CriticScorer(
         chosen,
         made,

@@ -91,7 +91,8 @@ def load(
     Options for a critic, a generative PRM or a chat model that writes an analysis before it judges: `critic` is a name
     such as "genprm" or "processbench"; it is known for published models. `generator` is where the model runs: the
     address of an OpenAI-compatible server or what else `load_generator` takes; without it, the model is loaded into
-    this process. `critic_options` change the critic, for example `{"votes": 4}`. `tokenizer`, `quantize`,
+    this process. `"processbench@http://..."` names the critic and the model at once, also in a list.
+    `critic_options` change the critic, for example `{"votes": 4}`. `tokenizer`, `quantize`,
     `calibration`, `cache`, `name` and the options for a server work as above.
 
     Options for a list: `combine` is "mean" (the default), "min", or "calibrated", the mean of members that all have a
@@ -137,6 +138,7 @@ def load(
     if combine is not None or missing is not None:
         raise OptionError(f"combine and missing are for a list of models, and the model is {model}.")
     given = {name: getattr(options, name) for name in options.changed()}
+    model, critic = _own_critic(model, critic)
     if _is_critic(model, critic, generator):
         from surefoot.scoring.critic_loading import load_critic
 
@@ -183,6 +185,17 @@ def load(
 def _reject(model: str, names: list[str]) -> None:
     if names:
         raise OptionError(f"{', '.join(names)}: not supported for {model}. Leave it out, or start the server with it.")
+
+
+def _own_critic(model: str | Path, critic: str | Critic | None) -> tuple[str | Path, str | Critic | None]:
+    """The model and the critic, which may be written before the model: CRITIC@MODEL."""
+    from surefoot.critics.registry import split_critic
+
+    named, bare = split_critic(model)
+    if named is not None and critic not in (None, named):
+        shown = critic if isinstance(critic, str) else getattr(critic, "name", critic)
+        raise OptionError(f"{model} names the critic {named!r}, and critic={shown!r} another one. Pass one of them.")
+    return bare, named or critic
 
 
 def _is_critic(model: str | Path, critic: Any, generator: Any) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.core.addresses import is_service, is_vllm
-from surefoot.critics.registry import critic_of
+from surefoot.critics.registry import critic_of, split_critic
 from surefoot.errors import OptionError
 from surefoot.scoring.load_options import SERVER_OPTIONS, VLLM_OPTIONS, LoadOptions
 
@@ -41,7 +41,8 @@ def member_options(members: Sequence[object], given: Mapping[str, Any]) -> list[
         takers = [at for at, member in enumerate(members) if name in _options_of(member, given)]
         if name in CRITIC_OPTIONS and not takers:
             raise OptionError(
-                f"{name}: no member of the ensemble is known as a critic. Load that member with it and pass the scorer."
+                f"{name}: no member of the ensemble is known as a critic. Name the critic with its member, such as "
+                "processbench@http://127.0.0.1:8002, or load that member with it and pass the scorer."
             )
         names = ", ".join(str(members[at]) for at in takers)
         if name == "calibration" and isinstance(value, Sequence) and not isinstance(value, str):
@@ -72,7 +73,11 @@ def _options_of(member: object, given: Mapping[str, Any]) -> tuple[str, ...]:
         return (*SERVER_OPTIONS, "tokenizer", *VLLM_OPTIONS)
     if not isinstance(member, str | Path):
         return ()
-    if critic_of(member) is not None:
+    named, bare = split_critic(member)
+    if named is not None and is_service(bare):
+        return ("critic_options", *SERVER_OPTIONS, "tokenizer", "calibration", "cache")
+    if named is not None or critic_of(member) is not None:
         where = (*SERVER_OPTIONS, "tokenizer") if "generator" in given else ("quantize", "dtype", "device", "revision")
-        return (*CRITIC_OPTIONS, "calibration", "cache", *where)
+        own = CRITIC_OPTIONS if named is None else tuple(each for each in CRITIC_OPTIONS if each != "critic")
+        return (*own, "calibration", "cache", *where)
     return tuple(field.name for field in fields(LoadOptions))

@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
@@ -56,6 +57,22 @@ def test_the_command_line_takes_critics(judge: Path, tmp_path: Path, capsys: pyt
     result = json.loads(line)
     assert [step["score"] for step in result["steps"]] == pytest.approx(EXPECTED["yes-no"][1], abs=1e-5)
     assert result["generated_tokens"] == 0
+
+
+def test_a_bulk_job_with_a_critic(judge: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"question": f"{QUESTION} ({n})", "steps": STEPS}) + "\n" for n in range(3)))
+    command = ["bulk", str(rows), str(tmp_path / "out"), "--model", str(judge), "--critic", "yes-no", "--quiet"]
+    assert main(command) == 0
+    (part,) = (tmp_path / "out").glob("part-*.parquet")
+    found = pq.read_table(part).to_pylist()
+    assert [row["prm_step_scores"] for row in found] == [pytest.approx(EXPECTED["yes-no"][1], abs=1e-5)] * 3
+    assert [row["prm_calls"] for row in found] == [6, 6, 6]  # an analysis and a verdict for each of three steps
+    written = part.stat().st_mtime_ns
+    assert main(command) == 0
+    assert part.stat().st_mtime_ns == written, "a job that is complete computes nothing"
+    assert main([*command[:2], str(tmp_path / "other"), *command[3:], "--compile"]) == 2
+    assert "--compile: not supported for a critic" in capsys.readouterr().err
 
 
 def test_critics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

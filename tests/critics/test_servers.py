@@ -150,6 +150,31 @@ def test_critics_are_named_in_a_list() -> None:
     assert [step.members[1].model for step in result.steps] == ["judge", "judge"]
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["as the model", "as the generator"])
+def test_the_key_of_a_critic_comes_from_the_variable_of_its_server(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Generation servers read OPENAI_API_KEY, and so does a process that unpickles a critic on one."""
+
+    def script(asked: Asked) -> Answer:
+        return by_question(asked) if asked.key == "Bearer sesame-42" else Answer({"error": {"message": "no"}}, 401)
+
+    for variable in ("OPENAI_API_KEY", "SUREFOOT_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    with scripted(script) as server:
+        model, where = (
+            (server.url, {}) if named else (write_table_policy(tmp_path / "m", TABLE), {"generator": server.url})
+        )
+        given = surefoot.load(model, critic="processbench", api_key="sesame-42", **where)
+        with pytest.raises(surefoot.errors.OptionError, match="Set the variable OPENAI_API_KEY"):
+            pickle.dumps(given)
+        monkeypatch.setenv("OPENAI_API_KEY", "sesame-42")
+        content = pickle.dumps(given)
+        assert b"sesame" not in content
+        del given
+        assert pickle.loads(content).score(QUESTION, STEPS).step_scores == [1.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("model", "options", "problem"),
     [

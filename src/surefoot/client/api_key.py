@@ -8,6 +8,8 @@ from pathlib import Path
 from surefoot.errors import OptionError
 
 KEY_VARIABLE = "SUREFOOT_API_KEY"
+GENERATOR_KEY_VARIABLE = "OPENAI_API_KEY"
+"""The key of servers that write."""
 
 
 def is_key(text: str) -> bool:

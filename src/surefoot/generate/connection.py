@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from surefoot.client.api_key import find_key, is_in_environment, require_in_environment
+from surefoot.client.api_key import GENERATOR_KEY_VARIABLE, find_key, is_in_environment, require_in_environment
 from surefoot.client.transport import AsyncTransport, Peer
 from surefoot.errors import OptionError
 
-KEY_VARIABLE = "OPENAI_API_KEY"
+KEY_VARIABLE = GENERATOR_KEY_VARIABLE
 SUFFIX = "/v1"
 RETRIED = frozenset((408, 429, 500, 502, 503, 504))
 

@@ -17,7 +17,6 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from surefoot.client import Client
-from surefoot.core.addresses import is_server
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import Item, SearchSession, StepScorer
 from surefoot.core.result import Scale, SolutionScore
@@ -267,7 +266,7 @@ def _waits(member: StepScorer) -> bool:
     if isinstance(member, Ensemble):
         return member.waits_for_servers
     call = getattr(member, "load_call", None)
-    return isinstance(member, Client) or (isinstance(call, LoadCall) and is_server(call.model))
+    return isinstance(member, Client) or (isinstance(call, LoadCall) and call.server is not None)
 
 
 def _run(calls: Sequence[tuple[Callable[[], T], bool]]) -> list[T]:

@@ -75,12 +75,18 @@ class LoadCall:
         _pickled.setdefault(text, scorer)
         return load_again, (self.load, text)
 
+    @property
+    def server(self) -> str | None:
+        """The address of the server that computes, if it is not this process."""
+        generator = self.options.get("generator")
+        return next((str(each) for each in (generator, self.model) if is_server(each)), None)
+
     def _needs_key(self) -> bool:
-        if not is_server(self.model):
+        if self.server is None:
             return False
         from surefoot.client.api_key import is_in_environment
 
-        return is_in_environment(self.api_key)
+        return is_in_environment(self.api_key, _key_variable(self.options))
 
 
 def load_again(load: Callable[..., StepScorer], text: str) -> StepScorer:
@@ -99,7 +105,7 @@ def _load_once(load: Callable[..., StepScorer], text: str) -> StepScorer:
     if call["needs_key"]:
         from surefoot.client.api_key import require_in_environment
 
-        require_in_environment(call["model"])
+        require_in_environment(call["model"], _key_variable(options))
     scorer = load(call["model"], **options)
     if scorer.fingerprint != call["fingerprint"]:
         raise LoadError(
@@ -110,10 +116,17 @@ def _load_once(load: Callable[..., StepScorer], text: str) -> StepScorer:
     return scorer
 
 
+def _key_variable(options: Mapping[str, Any]) -> str:
+    """Where a server's key comes from. Critics are on generation servers, which have a variable of their own."""
+    from surefoot.client.api_key import GENERATOR_KEY_VARIABLE, KEY_VARIABLE
+
+    return GENERATOR_KEY_VARIABLE if "critic" in options or "generator" in options else KEY_VARIABLE
+
+
 def _portable(name: str, value: Any) -> Any:
     if name == "quantize_cache" and not isinstance(value, bool):
         return str(Path(value).absolute())
-    return _located(value) if name in ("base", "tokenizer") else value
+    return _located(value) if name in ("base", "tokenizer", "generator") else value
 
 
 def _located(model: str | Path) -> str:

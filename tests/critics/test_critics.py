@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import surefoot
 from helpers.critic_models import (
     EXPECTED,
     GENPRM,
+    GPRM,
     PROCESSBENCH,
     QUESTION,
+    R1,
     R1_END,
+    R1_TEMPLATE,
     RPRM,
     STEPS,
     THINKPRM,
@@ -242,12 +246,38 @@ def test_a_generator_with_instructions_of_its_own_is_refused(tmp_path: Path) -> 
         surefoot.load("judge", critic="processbench", generator=generator)
 
 
-def test_a_template_that_differs_from_the_published_one_is_reported(tmp_path: Path) -> None:
-    folder = write_r1(tmp_path / "model", THINKPRM)
-    assert surefoot.load(folder, critic="thinkprm").score(QUESTION, STEPS).warnings == ()
+@pytest.mark.parametrize("name", ["genprm", "thinkprm", "gprm", "gorm"])
+def test_a_template_that_differs_from_the_published_one_is_reported(name: str, tmp_path: Path) -> None:
+    folder = write_r1(tmp_path / "model", EXPECTED[name][0])
+    assert surefoot.load(folder, critic=name).score(QUESTION, STEPS).warnings == ()
     write_chat_template(folder, template=CHATML.replace("<|im_start|>", "<｜User｜>").replace(END, R1_END), eos=R1_END)
-    (warning,) = surefoot.load(folder, critic="thinkprm").score(QUESTION, STEPS).warnings
-    assert "differs from the one that thinkprm was published with" in warning
+    (warning,) = surefoot.load(folder, critic=name).score(QUESTION, STEPS).warnings
+    assert f"differs from the one that {name} was published with" in warning
+
+
+def test_the_first_template_concerns_critics_with_a_generation_prompt_only(tmp_path: Path) -> None:
+    """The first tokenizers of DeepSeek-R1-Distill add no `<think>`, and GenPRM's prompt ends before it."""
+    folder = write_r1(tmp_path / "model", GENPRM)
+    write_chat_template(
+        folder, template=R1_TEMPLATE.replace("{{ bos_token }}", R1[0]).replace("<think>\n", ""), eos=R1_END
+    )
+    assert surefoot.load(folder, critic="genprm").score(QUESTION, STEPS).warnings == ()
+    assert len(surefoot.load(folder, critic="thinkprm").info["warnings"]) == 1  # type: ignore[attr-defined]
+
+
+def test_the_template_of_qwen3(tmp_path: Path) -> None:
+    """The published one writes an empty thinking only if the option `enable_thinking` is false."""
+    published = CHATML.replace(
+        "assistant\n{% endif %}",
+        "assistant\n{% if enable_thinking is defined and enable_thinking is false %}"
+        "<think>\n\n</think>\n\n{% endif %}{% endif %}",
+    )
+    folder = write_r1(tmp_path / "model", GPRM)
+    write_chat_template(folder, template=published)
+    load = partial(surefoot.load, folder, critic="gprm", critic_options={"template": "qwen3"})
+    assert load().info["warnings"] == []  # type: ignore[attr-defined]
+    write_chat_template(folder, template=published.replace("assistant", "model"))
+    assert len(load().info["warnings"]) == 1  # type: ignore[attr-defined]
 
 
 def test_a_system_message_is_refused_where_there_is_none(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ R1 = (
 )  # fmt: skip
 R1_END = R1[1]
 R1_TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ m.content }}{% else %}"
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}"
+    "{% elif m.role == 'user' %}<｜User｜>{{ m.content }}{% else %}"
     "<｜Assistant｜>{{ m.content }}<｜end▁of▁sentence｜>{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<｜Assistant｜><think>\n{% endif %}"
 )

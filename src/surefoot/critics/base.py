@@ -79,6 +79,8 @@ class Critic:
     """The system message of a critic that sends chat messages."""
     takes_system: ClassVar[bool] = True
     """Whether the option `system` can replace the system message."""
+    adds_generation_prompt: ClassVar[bool] = True
+    """Whether the makers' prompt has the beginning of a reply that the chat template adds."""
     structure: ClassVar[tuple[str, ...]] = ()
     """Plain text that is structure in the prompt. A question or a step that contains it is not judged."""
     numbers_steps: ClassVar[bool] = False
@@ -133,9 +135,10 @@ class Critic:
         return self.structure
 
     def published_template(self) -> str | None:
-        """How the makers' chat template renders one user message `{user}`, with the generation prompt.
+        """How the makers' chat template renders a user message `{user}`, after a system message `{system}` if any.
 
-        None if the critic uses the model's own template, or the published one is not known.
+        It ends with the generation prompt, unless `adds_generation_prompt` is false. None if the critic uses the
+        model's own template, or the published one is not known.
         """
         return None
 

@@ -15,7 +15,7 @@ from surefoot.critics.backend import NO_VERDICT, CriticBackend, Labels, incomple
 from surefoot.critics.base import StepCritic, Task
 from surefoot.critics.code_execution import CodeSession, require_sandbox
 from surefoot.critics.prompt import Piece, TokenPrompt, Written
-from surefoot.critics.r1 import ASSISTANT, BOS, END, USER
+from surefoot.critics.r1 import ASSISTANT, BOS, END, USER, WITH_SYSTEM
 from surefoot.critics.verdict import Vote, failed
 from surefoot.errors import OptionError
 
@@ -49,6 +49,7 @@ class GenPRM(StepCritic):
     models: ClassVar[tuple[str, ...]] = ("GenPRM/GenPRM-1.5B", "GenPRM/GenPRM-7B", "GenPRM/GenPRM-32B")
     takes_tokens: ClassVar[bool] = True
     reads_history: ClassVar[bool] = True
+    adds_generation_prompt: ClassVar[bool] = False
     structure: ClassVar[tuple[str, ...]] = (
         "<analyze>", "</analyze>", "<verify>", "</verify>", "<output>", "</output>", "[Code Output]",
     )  # fmt: skip
@@ -72,6 +73,10 @@ class GenPRM(StepCritic):
             raise OptionError(f"code={self.code!r}: pass 'off', 'written' or 'run'.")
         if self.code == "run":
             require_sandbox()
+
+    def published_template(self) -> str | None:
+        """The template of DeepSeek-R1-Distill, which ends with the step."""
+        return WITH_SYSTEM
 
     def prompt(self, task: Task, step: int, history: tuple[str, ...]) -> TokenPrompt:
         """The dialogue up to a step, without the beginning of the model's reply."""

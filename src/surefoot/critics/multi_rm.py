@@ -15,6 +15,7 @@ from surefoot.critics.verdict import Judgement, failed
 
 OPENING = "Let's verify step by step:"
 WHOLE_ONLY = "This critic judges whole solutions. Its score is that of the last step."
+QWEN3 = "<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n"
 SIZES = ("8B", "14B", "qwen")
 
 
@@ -40,8 +41,8 @@ class GPRM(ChainCritic):
     max_tokens: int = 8192
 
     def published_template(self) -> str | None:
-        """The template that the makers set for R1; that of Qwen3 depends on an option."""
-        return WITH_THINKING if self.template == "r1" else None
+        """The template that the makers set for R1, and that of Qwen3 before its option adds an empty thinking."""
+        return WITH_THINKING if self.template == "r1" else QWEN3
 
     def prompt(self, task: Task, step: int) -> TokenPrompt:
         """The solution up to a step, in the makers' words."""

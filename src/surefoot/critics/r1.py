@@ -10,5 +10,7 @@ ASSISTANT = Token("<｜Assistant｜>")
 END = Token("<｜end▁of▁sentence｜>")
 THINK = Token("<think>")
 
+WITH_SYSTEM = "<｜begin▁of▁sentence｜>{system}<｜User｜>{user}"
+"""Both messages as all of its templates render them, without the generation prompt."""
 WITH_THINKING = "<｜begin▁of▁sentence｜><｜User｜>{user}<｜Assistant｜><think>\n"
 """A message as the template of 2025 and later renders it. Older templates leave out the `<think>` at the end."""

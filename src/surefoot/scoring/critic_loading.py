@@ -12,7 +12,7 @@ from surefoot.core.event_loop import run_async
 from surefoot.core.generation import Generator
 from surefoot.critics.base import Critic
 from surefoot.critics.registry import critic_of, find_critic
-from surefoot.errors import OptionError
+from surefoot.errors import CheckpointError, OptionError
 from surefoot.generate.chat_prompt import PLACE, ChatPrompt
 from surefoot.generate.loading import load_generator
 from surefoot.generate.local import LocalGenerator
@@ -134,10 +134,15 @@ async def _check(generator: Generator, owned: bool) -> None:
 
 def _template_warnings(critic: Critic, source: str | Path) -> tuple[str, ...]:
     """Say so if the tokenizer's template renders a message differently from the published one."""
-    if critic.published_template() is None or not source:
+    published = critic.published_template()
+    if published is None or not source:
         return ()
-    encoder = PromptEncoder.from_folder(find_tokenizer_folder(source), ChatPrompt("", PLACE))
-    rendered = "".join(part if isinstance(part, str) else "{user}" for part in encoder.parts.parts)
-    if rendered == critic.published_template():
+    prompt = ChatPrompt("Any." if "{system}" in published else "", PLACE)
+    try:
+        parts = PromptEncoder.from_folder(find_tokenizer_folder(source), prompt).parts.parts
+    except CheckpointError:  # it takes no system message, for example
+        parts = ()
+    rendered = "".join(part if isinstance(part, str) else f"{{{part.role}}}" for part in parts)
+    if rendered == published or (rendered.startswith(published) and not critic.adds_generation_prompt):
         return ()
     return (TEMPLATE_DIFFERS.format(tokenizer=source, critic=critic.name),)

@@ -15,6 +15,8 @@ import surefoot
 from helpers.critic_models import EXPECTED, PROCESSBENCH, QUESTION, STEPS, YES_NO
 from helpers.policies import write_table_policy
 from surefoot.cli.main import main
+from surefoot.cli.options import CalibrationOptions
+from surefoot.cli.serve import sources
 from surefoot.core.result import SolutionScore
 from surefoot.errors import OptionError
 from surefoot.serve import create_app
@@ -73,6 +75,16 @@ def test_a_bulk_job_with_a_critic(judge: Path, tmp_path: Path, capsys: pytest.Ca
     assert part.stat().st_mtime_ns == written, "a job that is complete computes nothing"
     assert main([*command[:2], str(tmp_path / "other"), *command[3:], "--compile"]) == 2
     assert "--compile: not supported for a critic" in capsys.readouterr().err
+
+
+def test_the_options_of_a_served_critic_reach_its_server(judge: Path) -> None:
+    address = "processbench@http://127.0.0.1:9"
+    arguments = {"served_name": "chat", "api_key": "k", "critic_options": {"votes": 1}}
+    mini, critic = sources(["mini", f"judge={address}"], arguments, CalibrationOptions())
+    assert (mini.model, mini.options) == ("mini", {})
+    assert (critic.model, critic.served_name, critic.options) == (address, "judge", arguments)
+    with pytest.raises(OptionError, match="--model NAME=processbench@http"):
+        sources([address], {}, CalibrationOptions())
 
 
 def test_critics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,9 +162,8 @@ def test_the_key_of_a_critic_comes_from_the_variable_of_its_server(
     for variable in ("OPENAI_API_KEY", "SUREFOOT_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
     with scripted(script) as server:
-        model, where = (
-            (server.url, {}) if named else (write_table_policy(tmp_path / "m", TABLE), {"generator": server.url})
-        )
+        where: dict[str, Any] = {} if named else {"generator": server.url}
+        model: str | Path = server.url if named else write_table_policy(tmp_path / "model", TABLE)
         given = surefoot.load(model, critic="processbench", api_key="sesame-42", **where)
         with pytest.raises(surefoot.errors.OptionError, match="Set the variable OPENAI_API_KEY"):
             pickle.dumps(given)

@@ -12,7 +12,7 @@ from helpers.search_parties import Judge
 from helpers.serving import QUESTION, SOLUTION, served
 from surefoot.core.calibration import Calibration, FittedOn, Logistic
 from surefoot.errors import OptionError
-from surefoot.scoring.member_options import member_options
+from surefoot.scoring.member_options import member_options, options_of_each
 
 SERVICE, VLLM = "http://127.0.0.1:9", "vllm+http://127.0.0.1:9"
 CRITIC = "processbench@http://127.0.0.1:9"
@@ -52,6 +52,43 @@ def test_who_gets_which(members: list[Any], given: dict[str, Any], expected: lis
 def test_what_is_ambiguous_or_has_no_effect(members: list[Any], given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         member_options(members, given)
+
+
+VOTES: dict[str, Any] = {"critic_options": {"votes": 2}}
+THERE = {"generator": SERVICE, "api_key": "k"}
+YES_NO = {"critic": "yes-no"}
+
+
+@pytest.mark.parametrize(
+    ("models", "given", "expected"),
+    [
+        (["mini", CRITIC], VOTES | {"api_key": "k"}, [{}, VOTES | {"api_key": "k"}]),
+        (["mini", "GenPRM/GenPRM-7B"], THERE, [{}, THERE]),
+        (["chat", CRITIC], {"critic": "yes-no"}, [{"critic": "yes-no"}, {}]),
+        ([SERVICE, "chat"], YES_NO | {"served_name": "a"}, [YES_NO | {"served_name": "a"}, YES_NO]),
+        (
+            ["mini", VLLM],
+            {"tokenizer": "prm", "strict": True},
+            [{"strict": True}, {"tokenizer": "prm", "strict": True}],
+        ),
+    ],
+)
+def test_who_gets_which_of_several_models(
+    models: list[str], given: dict[str, Any], expected: list[dict[str, Any]]
+) -> None:
+    assert options_of_each(models, given, server=("tokenizer", "served_name", "api_key")) == expected
+
+
+@pytest.mark.parametrize(
+    ("models", "given", "message"),
+    [
+        (["mini", SERVICE], VOTES, "critic_options: for critics only, and none of the models is one"),
+        (["a", "b"], {"critic": "yes-no", "generator": SERVICE}, "generator: belongs to one model"),
+    ],
+)
+def test_options_of_critics_that_have_no_effect(models: list[str], given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        options_of_each(models, given, server=())
 
 
 def test_calibrated_members(checkpoint: Path, scorer: surefoot.Scorer, mini: surefoot.Scorer) -> None:

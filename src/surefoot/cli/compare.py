@@ -146,6 +146,9 @@ def compare(*, models: list[str], data: str, benchmark: str, options: Comparison
     }
     fields, names = options.scores or [], options.name or None
     check_compared(benchmark, models, fields, names, values)
+    from surefoot.scoring.member_options import options_of_each
+
+    options_of_each(models, options.model_options.loading.given(), server=())
     from surefoot.evaluate import compare as run
     from surefoot.evaluate import provenance, write_comparison
     from surefoot.evaluate.provenance import command_line

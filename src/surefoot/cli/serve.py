@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +23,7 @@ from surefoot.cli.options import (
     examples,
     read_key,
 )
-from surefoot.core.addresses import is_vllm
+from surefoot.core.addresses import is_server, is_vllm
 from surefoot.engine.threads import limit_threads
 from surefoot.errors import MissingDependencyError, OptionError
 from surefoot.scoring.combining import Combine
@@ -174,7 +175,7 @@ def serve(
     if model_api_key is not None:
         arguments["api_key"] = read_key(model_api_key)
     plan = Plan(
-        tuple(map(_source, models, _with_calibrations(arguments, calibration, len(models)))),
+        sources(models, arguments, calibration),
         settings,
         log_format,
         log_level,
@@ -185,29 +186,32 @@ def serve(
     return DONE
 
 
-def _with_calibrations(arguments: dict[str, Any], calibration: CalibrationOptions, models: int) -> list[dict[str, Any]]:
-    """The arguments for each model, with its calibration if there are any."""
-    if not calibration.calibration:
-        return [arguments] * models
-    found = calibration.read()
-    read = found if isinstance(found, list) else [found]
-    if len(read) != models:
-        raise OptionError("A calibration belongs to one model. Give one --calibration per --model, in their order.")
-    return [arguments | {"calibration": each} for each in read]
+def sources(
+    models: Sequence[str], arguments: dict[str, Any], calibration: CalibrationOptions
+) -> tuple[ModelSource, ...]:
+    """The models to serve, each with the arguments that it can take and its calibration if there are any."""
+    from surefoot.scoring.member_options import options_of_each
+
+    each = options_of_each([_named(model)[1] for model in models], arguments, server=SERVER_OPTIONS)
+    if calibration.calibration:
+        found = calibration.read()
+        read = found if isinstance(found, list) else [found]
+        if len(read) != len(models):
+            raise OptionError("A calibration belongs to one model. Give one --calibration per --model, in their order.")
+        each = [options | {"calibration": one} for options, one in zip(each, read, strict=True)]
+    return tuple(map(_source, models, each))
 
 
 def _source(given: str, arguments: dict[str, Any]) -> ModelSource:
-    """Reads MODEL or NAME=MODEL. A model on a vLLM server is called like its tokenizer unless it has a name."""
+    """Reads MODEL or NAME=MODEL. A model on a server is called like its tokenizer unless it has a name."""
     from surefoot.serve.settings import ModelSource
 
     name, source = _named(given)
-    if not is_vllm(source):
-        return ModelSource(source, name or None, {k: v for k, v in arguments.items() if k not in SERVER_OPTIONS})
-    if not name:
+    if not name and is_server(source):
         if "tokenizer" not in arguments:
             raise OptionError(f"Name the model that {source} serves: --model NAME={source}.")
         name = ModelSource(arguments["tokenizer"]).served_name
-    return ModelSource(source, name, arguments)
+    return ModelSource(source, name or None, arguments)
 
 
 def _named(given: str) -> tuple[str, str]:

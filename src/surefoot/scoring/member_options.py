@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from surefoot.core.addresses import is_service, is_vllm
+from surefoot.core.addresses import is_server, is_service, is_vllm
 from surefoot.critics.registry import critic_of, split_critic
 from surefoot.errors import OptionError
 from surefoot.scoring.load_options import SERVER_OPTIONS, VLLM_OPTIONS, LoadOptions
@@ -63,6 +63,35 @@ def member_options(members: Sequence[object], given: Mapping[str, Any]) -> list[
             )
         for at in takers:
             found[at][name] = value
+    return found
+
+
+def options_of_each(models: Sequence[str], given: Mapping[str, Any], *, server: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the options for each of several models that are loaded on their own.
+
+    Options of critics reach critics only, and those named in `server` only what runs on a server. `critic` makes
+    critics of all models that do not name their own.
+    """
+    found: list[dict[str, Any]] = []
+    critics = 0
+    for model in models:
+        options = dict(given)
+        named, bare = split_critic(model)
+        judges = named is not None or "critic" in given or critic_of(model) is not None
+        critics += judges
+        if named is not None:
+            options.pop("critic", None)
+        if not judges or is_service(bare):
+            options.pop("generator", None)
+        if not judges:
+            options.pop("critic_options", None)
+        if not (is_server(model) or "generator" in options):
+            options = {name: value for name, value in options.items() if name not in server}
+        found.append(options)
+    if critics == 0 and (unused := [name for name in ("critic_options", "generator") if name in given]):
+        raise OptionError(f"{', '.join(unused)}: for critics only, and none of the models is one: {', '.join(models)}.")
+    if sum("generator" in options for options in found) > 1:
+        raise OptionError(f"generator: belongs to one model, and several could take it: {', '.join(models)}.")
     return found
 
 

@@ -433,6 +433,16 @@ def test_small_and_odd_results_have_a_page() -> None:
         evaluate.report_html("x")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("labels", "explained"), [((-1, -1), True), ((-1, 0), False)])
+def test_tables_say_what_a_dash_means(labels: tuple[int, ...], explained: bool) -> None:
+    """Without an erroneous solution there is no F1, and no fraction of errors found."""
+    rows = [{"problem": "p", "steps": ["a"], "label": label, "scores": [0.7]} for label in labels]
+    text = evaluate.report_html(evaluate.processbench(None, rows, draws=20))
+    splits = text[text.index("<h2>Splits") : text.index("<h2>Baselines")]
+    assert (">-</td>" in splits) == explained
+    assert ("A dash: not defined, because an accuracy needs scored solutions of its kind" in splits) == explained
+
+
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "x.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows(12)[:10]))

@@ -56,6 +56,7 @@ OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
 POINTS = 400
 NO_ERRONEOUS = "no scored solution has an error"
 NO_CORRECT = "no scored solution is correct"
+DASH_REASON = "an accuracy needs scored solutions of its kind, with an error or correct, and F1 needs both"
 
 
 def content(result: ProcessBenchResult) -> Content:
@@ -176,8 +177,9 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
             "95% intervals: Wilson for accuracies, bootstrap over solutions for F1.",
             table=Table(head, rows),
             wide=True,
+            dash=DASH_REASON if published is None else f"{DASH_REASON}; or not published",
         ),
-        *baseline_panel(result.baselines, processbench_baseline_cells(result)),
+        *baseline_panel(result.baselines, processbench_baseline_cells(result), f"{DASH_REASON}, in every split"),
     ]
     if result.generators:
         rows = [_row(group) for group in result.generators]
@@ -187,6 +189,7 @@ def _tables(result: ProcessBenchResult) -> list[Panel]:
                 "By the model that wrote the solutions.",
                 table=Table(["generator", *head[1:6]], rows),
                 wide=True,
+                dash=DASH_REASON,
             )
         )
     if result.positions:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from surefoot.core.intervals import Interval
 from surefoot.display.html import StepItem
-from surefoot.display.tables import Cells, percent
+from surefoot.display.tables import DASH, Cells, percent
 from surefoot.evaluate.baselines import Baseline
 from surefoot.evaluate.baselines import about as about_baselines
 from surefoot.evaluate.reliability import Reliability, reliability_cells
@@ -78,6 +78,14 @@ class Panel:
     wide: bool = False
     folded: bool = False
     """Whether the table is collapsed."""
+    dash: str = "the number does not apply, or there is nothing to compute it from"
+    """Why a number of the table may be missing: the end of a sentence, shown if a cell is a dash."""
+
+    @property
+    def undefined(self) -> str:
+        """Return what a dash in the table means, or nothing if it has none."""
+        cells = () if self.table is None else (cell for row in self.table.rows for cell in row[1:])
+        return f"A dash: not defined, because {self.dash}." if DASH in cells else ""
 
 
 @dataclass(frozen=True)
@@ -183,12 +191,12 @@ def step_item(
     return StepItem(step, score, placeholder=placeholder, label=label, prediction=prediction, after=after)
 
 
-def baseline_panel(baselines: Sequence[Baseline], cells: Cells) -> list[Panel]:
+def baseline_panel(baselines: Sequence[Baseline], cells: Cells, dash: str = Panel.dash) -> list[Panel]:
     """Build the panel of the model and its baselines, if there are any."""
     if not baselines:
         return []
     about = f"What is reached without reading a solution. {about_baselines(baselines)}"
-    return [Panel("Baselines", about, table=Table(*cells), wide=True)]
+    return [Panel("Baselines", about, table=Table(*cells), wide=True, dash=dash)]
 
 
 def calibration_panel(found: Reliability | None) -> list[Panel]:

@@ -105,6 +105,46 @@ def test_python_blocks_run_in_their_order(
         exec(compile(block, str(page), "exec"), names)
 
 
+@pytest.mark.parametrize("name", ["getting-started", "quickstart", "scoring", "rl", "search", "serving", "recipes"])
+def test_the_first_block_can_be_pasted(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """It defines every name that it uses, and downloads nothing."""
+    import huggingface_hub
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delattr(huggingface_hub, "snapshot_download")
+    if name == "quickstart":
+        cells = json.loads((ROOT / "docs" / "quickstart.ipynb").read_text(encoding="utf-8"))["cells"]
+        block = next("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    else:
+        block = blocks(ROOT / "docs" / f"{name}.md", "python")[0]
+    if SERVICE in block:
+        block = block.replace(SERVICE, request.getfixturevalue("service"))
+    exec(compile(block, name, "exec"), {})
+
+
+def test_commands_in_bash_blocks_can_be_parsed() -> None:
+    """They need servers, large models or much time, so they are not run; their options exist."""
+    from surefoot.cli.main import load_command
+
+    parsed = 0
+    for page in PAGES:
+        text = "".join(blocks(page, "bash")).replace("\\\n", " ")
+        for words in (shlex.split(line, comments=True) for line in text.splitlines()):
+            if words[:1] != ["surefoot"] or words[1].startswith("--"):
+                continue
+            name, *arguments = words[1:]
+            if ">" in arguments:
+                arguments = arguments[: arguments.index(">")]
+            command = load_command(name)
+            if subcommands := getattr(command, "commands", None):
+                command, arguments = subcommands[arguments[0]], arguments[1:]
+            assert command.make_context(name, arguments), words
+            parsed += 1
+    assert parsed > 40
+
+
 def test_commands_run(
     checkpoint: Path, scorer: surefoot.Scorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ import yaml
 import surefoot
 from docstring_code import fenced
 from draw_picture import FILE, QUESTION, SOLUTION, picture
-from site_hooks import REPOSITORY, SOURCES, site_link, with_site_links
+from site_hooks import REPOSITORY, SOURCES, site_link, with_site_links, with_whole_options
 from surefoot.cli.main import COMMANDS, load_command
 from surefoot.families.catalog import CATALOG
 from write_reference import FOLDER, PAGES
@@ -126,6 +126,14 @@ def test_links_between_files_lead_to_pages(target: str, page: str, expected: str
 def test_links_in_code_and_to_other_hosts_stay() -> None:
     text = "[a](../LICENSE) [b](https://x.org) [c](#d)\n\n```\n[e](../LICENSE)\n```\n"
     assert with_site_links(text, "faq.md") == text.replace("[a](../LICENSE)", f"[a]({REPOSITORY}LICENSE)")
+
+
+def test_options_in_text_are_not_broken() -> None:
+    text = "<p><code>eval --tune-on A -n 4</code> and <code>a-b</code>, <code>--x=1</code></p>"
+    block = "<pre><code>surefoot eval --tune-on A\n</code></pre>"
+    whole = '<p><code>eval <span class="option">--tune-on</span> A <span class="option">-n</span> 4</code> and '
+    whole += '<code>a-b</code>, <code><span class="option">--x</span>=1</code></p>'
+    assert with_whole_options(text + block) == whole + block
 
 
 def test_doctests_and_trees_in_docstrings_become_code() -> None:

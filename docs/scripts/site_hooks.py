@@ -35,6 +35,7 @@ SOURCES = {
 HOME_FRONT_MATTER = "---\nhide: [navigation]\n---\n\n"
 FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 TABLE_ROW, CODE = re.compile(r"^\|.*\|$", re.MULTILINE), re.compile(r"`[^`]+`")
+INLINE_CODE, OPTION = re.compile(r"(?<=<code>)[^<\n]+(?=</code>)"), re.compile(r"(?<![^\s\[(])--?\w[\w-]*")
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s]+)(?=\))|(?<=^\[)([^\]]+\]: )(?![a-z]+:)(\S+)$", re.MULTILINE)
 
 
@@ -55,6 +56,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Let links between files lead to pages, and show bars in the code of tables without their backslashes."""
     plain = TABLE_ROW.sub(lambda row: CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), markdown)
     return with_site_links(plain, page.file.src_uri)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep browsers from breaking the line inside an option."""
+    return with_whole_options(html)
+
+
+def with_whole_options(html: str) -> str:
+    """Mark the options in inline code, which has no tags and no line breaks. Browsers break lines after hyphens."""
+    mark = r'<span class="option">\g<0></span>'
+    return INLINE_CODE.sub(lambda code: OPTION.sub(mark, code[0]), html)
 
 
 def with_site_links(markdown: str, uri: str) -> str:

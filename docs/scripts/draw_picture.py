@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -27,24 +27,27 @@ SOLUTION = (
     "Step 3: In total it earned $24 + $20 = $46.\n"
     "Step 4: After paying for the flour, the bakery had $46 - $9 = $37 left."
 )
-WIDTH, MARGIN, LINE, ROW = 760, 24, 21, 40
-CHIP, TEXT = 64, 138
+WIDTH, MARGIN, LINE, GAP = 560, 20, 22, 16
+CHIP, TEXT = 58, 124
+QUESTION_COLUMNS, STEP_COLUMNS = 64, 48
+"""Characters per line. The picture is narrow, so that its text can be read on phones."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 
 def picture(result: SolutionScore) -> str:
     """Return the scored solution as SVG, on a light card that is readable on any background."""
-    body, bottom = [], MARGIN + 14
-    for line in textwrap.wrap(QUESTION, 92):
+    body, bottom = [], MARGIN + 16
+    for line in textwrap.wrap(QUESTION, QUESTION_COLUMNS):
         body.append(text(MARGIN, bottom, line, fill="#444"))
         bottom += LINE
     error = result.first_error()
     for number, step in enumerate(result.steps):
-        body += step_row(number, step.text, step.score, bottom + 4, wrong=number == error)
-        bottom += ROW
+        lines = textwrap.wrap(step.text, STEP_COLUMNS)
+        body += step_row(number, lines, step.score, bottom - 2, wrong=number == error)
+        bottom += LINE * (len(lines) + (number == error)) + GAP
     found = f"model: {result.model} · mean {result.mean:.3f} · min {result.min:.3f} · final {result.final:.3f}"
-    body.append(text(MARGIN, bottom + 22, found, fill="#444", size=13))
-    height = bottom + 42
+    body.append(text(MARGIN, bottom + 12, found, fill="#444", size=14))
+    height = bottom + 30
     label = f"A question and {len(result.steps)} steps with their scores; the first error is step {(error or 0) + 1}."
     return "\n".join(
         [
@@ -57,20 +60,21 @@ def picture(result: SolutionScore) -> str:
     )
 
 
-def step_row(number: int, step: str, score: float | None, top: int, *, wrong: bool) -> Iterator[str]:
-    """Return the elements of one step: its score in a coloured box, its text, and a mark at the first error."""
+def step_row(number: int, lines: Sequence[str], score: float | None, top: int, *, wrong: bool) -> Iterator[str]:
+    """Return the elements of one step: its score in a coloured box, its text, and a mark below the first error."""
     assert score is not None
     background, ink = colour(bucket(score))
     middle = top + 20
-    yield text(MARGIN, middle, f"{number + 1}", fill="#777")
+    yield text(MARGIN, middle, f"{number + 1}", fill="#666")
     yield f'<rect x="{CHIP - 14}" y="{top + 2}" width="68" height="26" rx="5" fill="{background}"/>'
     yield text(CHIP + 20, middle, f"{score:.3f}", fill=ink, anchor="middle")
-    yield text(TEXT, middle, step, fill="#111", weight="600" if wrong else "400")
+    for at, line in enumerate(lines):
+        yield text(TEXT, middle + at * LINE, line, fill="#111", weight="600" if wrong else "400")
     if wrong:
-        yield text(WIDTH - MARGIN, middle, "✗ first error", fill="#a8410a", anchor="end", weight="600")
+        yield text(TEXT, middle + len(lines) * LINE, "✗ first error", fill="#a8410a", weight="600")
 
 
-def text(x: int, y: int, content: str, *, fill: str, size: int = 15, anchor: str = "start", weight: str = "400") -> str:
+def text(x: int, y: int, content: str, *, fill: str, size: int = 16, anchor: str = "start", weight: str = "400") -> str:
     """Return one line of text."""
     return (
         f'<text x="{x}" y="{y}" font-size="{size}" fill="{fill}" text-anchor="{anchor}" font-weight="{weight}">'

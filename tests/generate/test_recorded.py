@@ -69,6 +69,8 @@ def test_replay_returns_what_was_recorded_in_any_order(
     replay = ReplayGenerator(path)
     assert generate(replay, *(request for request, _ in pairs)) == [generation for _, generation in pairs]
     assert (replay.name, replay.fingerprint, replay.continues) == ("letters", model.fingerprint, True)
+    assert repr(model) == "<surefoot.LocalGenerator letters on cpu>"
+    assert repr(replay) == f"<surefoot.ReplayGenerator letters: {3 * 2 * (1 + 3) * 4} continuations>"
     asyncio.run(replay.check())
 
 

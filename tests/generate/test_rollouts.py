@@ -163,3 +163,8 @@ def test_an_empty_policy_fails_the_check() -> None:
     with pytest.raises(InputError, match="no recorded solutions"):
         asyncio.run(RolloutGenerator([]).check())
     asyncio.run(RolloutGenerator(ROWS).check())
+
+
+def test_the_repr_says_what_it_holds() -> None:
+    found = repr(RolloutGenerator(ROWS, name="gsm8k.jsonl"))
+    assert found == "<surefoot.RolloutGenerator gsm8k.jsonl (counted in words): 6 solutions to 2 questions>"

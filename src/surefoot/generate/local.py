@@ -80,6 +80,9 @@ class LocalGenerator:
         self._decoder = _decoder(self._loaded, self._encoder, settings, self._tokenizer_folder)
         self._worker = BatchWorker(self._run)
 
+    def __repr__(self) -> str:
+        return f"<surefoot.LocalGenerator {self.name} on {self._loaded.device}>"
+
     @property
     def name(self) -> str:
         """The name of the folder, or the hub id."""

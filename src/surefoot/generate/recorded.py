@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 from surefoot.core.generation import Continuation, EndState, Generation, GenerationRequest, Generator, Sampling, failed
 from surefoot.data.records import Entry, file_entries
+from surefoot.display.counting import counted
 from surefoot.errors import InputError, OptionError, SurefootError
 from surefoot.generate.rollouts import RolloutGenerator, parse_rollout
 
@@ -137,6 +138,9 @@ class ReplayGenerator:
                 if key not in self._found or self._found[key][0].end == "error":
                     self._found[key] = each, len(self._costs)
             self._costs.append((generation.prompt_tokens, generation.calls))
+
+    def __repr__(self) -> str:
+        return f"<surefoot.ReplayGenerator {self.name}: {counted(len(self._found), 'continuation')}>"
 
     @property
     def name(self) -> str:

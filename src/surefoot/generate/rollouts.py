@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Literal
 
 from surefoot.core.generation import Continuation, EndState, Generation, GenerationRequest, derived_seed, end_at, failed
+from surefoot.display.counting import counted
 from surefoot.errors import InputError
 
 RolloutEnd = Literal["answer", "cut_off"]
@@ -71,6 +72,11 @@ class RolloutGenerator:
         self._name = name if count_tokens is not None else f"{name} (counted in words)"
         content = json.dumps([DRAWS, *([each.question, each.text, each.end, each.tokens] for each in rollouts)])
         self._fingerprint = hashlib.sha256(content.encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        solutions = sum(map(len, self._rollouts.values()))
+        many = f"{counted(solutions, 'solution')} to {counted(len(self._rollouts), 'question')}"
+        return f"<surefoot.RolloutGenerator {self.name}: {many}>"
 
     @property
     def name(self) -> str:

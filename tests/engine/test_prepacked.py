@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from helpers.card import CARD_QUESTION, CARD_STEPS
 from helpers.reference import Reference
 from surefoot.engine import prepacked
-from surefoot.engine.prepacked import PrepackedLinear, can_prepack, has_onednn
+from surefoot.engine.prepacked import (
+    PrepackedFeedForward,
+    PrepackedLinear,
+    can_prepack,
+    fuse_feed_forward,
+    has_onednn,
+)
 from surefoot.scoring.local import load_local
 from surefoot.train.model import make_trainee
 
@@ -104,6 +110,40 @@ def test_plain_layers_where_prepacking_does_not_work(checkpoint: Path, monkeypat
     plain = load_local(checkpoint)
     assert [module for module in plain.engine.backbone.modules() if isinstance(module, nn.Linear)]
     assert plain.score(CARD_QUESTION, CARD_STEPS).step_scores == pytest.approx(usual.step_scores, abs=1e-5)
+
+
+class FeedForward(nn.Module):
+    """The block of Llama and Qwen, with another activation if asked for."""
+
+    def __init__(self, activation: nn.Module, layers: list[PrepackedLinear]) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = layers
+        self.activation = activation
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        product: Tensor = self.down_proj(self.activation(self.gate_proj(inputs)) * self.up_proj(inputs))
+        return product
+
+
+@needs
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("activation", "fused"), [(nn.SiLU(), True), (nn.GELU(), False), (nn.Identity(), False)])
+def test_only_blocks_that_compute_the_same_are_fused(dtype: torch.dtype, activation: nn.Module, fused: bool) -> None:
+    if not can_prepack(dtype, CPU):
+        pytest.skip(f"{dtype} cannot be prepacked on this CPU")
+    torch.manual_seed(0)
+    weights = [(torch.randn(shape) * shape[1] ** -0.5).to(dtype) for shape in ((160, 64), (160, 64), (64, 160))]
+    biases = [torch.randn(160).to(dtype), None, torch.randn(64).to(dtype)]
+    layers = [PrepackedLinear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+    model = nn.ModuleDict({"block": FeedForward(activation, layers)})
+    fuse_feed_forward(model, dtype)
+    assert isinstance(model["block"], PrepackedFeedForward) == fused
+    inputs = torch.randn(1, 33, 64).to(dtype)
+    gate, up = (exact(inputs, weights[at], biases[at]) for at in (0, 1))
+    expected = (activation(gate) * up) @ weights[2].double().T + (biases[2] if biases[2] is not None else 0)
+    tolerance = 2e-5 if dtype == torch.float32 else 0.1
+    with torch.inference_mode():
+        torch.testing.assert_close(model["block"](inputs).double(), expected, rtol=0, atol=tolerance)
 
 
 def test_layers_to_train_are_not_packed(checkpoint: Path) -> None:

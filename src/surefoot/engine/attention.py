@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,22 +126,40 @@ def sdpa(
     segments: Sequence[Segment] | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """torch's fused kernels, with a dense mask or for each of the pack's segments."""
+    """torch's fused kernels with a dense mask, or two matrix products for each of the pack's segments."""
     key, value = _with_inherited(module, key, value, keys_values)
+    if segments is not None:
+        return _attend(query, key, value, segments, scaling), None
     if query.is_cuda:
         # With a mask, the fast CUDA kernels need as many key heads as query heads.
         key, value = (states.repeat_interleave(query.shape[1] // key.shape[1], 1) for states in (key, value))
-    attend = partial(functional.scaled_dot_product_attention, scale=scaling, enable_gqa=key.shape[1] != query.shape[1])
-    if segments is None:
-        return attend(query, key, value, attn_mask=attention_mask).transpose(1, 2), None
-    out = query.new_empty(1, query.shape[2], query.shape[1], value.shape[3])
+    out = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=key.shape[1] != query.shape[1]
+    )
+    return out.transpose(1, 2), None
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, segments: Sequence[Segment], scaling: float | None) -> Tensor:
+    """Attention of each segment's rows to its keys, which on a CPU takes half the time of torch's fused kernel.
+
+    Query heads that share a key head are rows of one product.
+    """
+    _, heads, rows, size = query.shape
+    groups = heads // key.shape[1]
+    query = query[0] * (scaling if scaling is not None else size**-0.5)
+    out = query.new_empty(1, rows, heads, value.shape[3])
     for segment in segments:
         keys, values = (
-            states if segment.keys is None else states.index_select(2, segment.keys) for states in (key, value)
+            states[0] if segment.keys is None else states[0].index_select(1, segment.keys) for states in (key, value)
         )
-        own = attend(query[:, :, segment.rows], keys, values, attn_mask=segment.mask)
-        out[:, segment.rows] = own.transpose(1, 2)
-    return out, None
+        own = query[:, segment.rows].reshape(len(keys), -1, size)
+        weights = torch.bmm(own, keys.transpose(1, 2)).view(len(keys), groups, -1, keys.shape[1])
+        if segment.mask is not None:
+            weights += segment.mask
+        weights = weights.softmax(-1, dtype=torch.float32).to(values.dtype)
+        found = torch.bmm(weights.view(len(keys), -1, keys.shape[1]), values)
+        out[0, segment.rows] = found.view(heads, -1, values.shape[2]).transpose(0, 1)
+    return out
 
 
 def eager(

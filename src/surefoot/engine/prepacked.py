@@ -1,7 +1,7 @@
 """Linear layers whose weights are stored in oneDNN's blocked layout, so that no product has to rearrange them.
 
-A row's outputs depend neither on the number of rows nor on the number of threads, except that a single row may be
-rounded differently.
+Feed-forward blocks of the usual form also apply their activation and their gate inside the products. A row's outputs
+depend neither on the number of rows nor on the number of threads, except that a single row may be rounded differently.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from surefoot.engine.hardware import cpu_has_flag, runs_on_cpu
 
 ROWS = 512
 """The number of rows that the layout is chosen for. Products with fewer rows use the same layout."""
+
+
+FUSED_TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 0.02}
+"""How far a fused block may be from the stock one, relative to the largest output: rounding in another order."""
 
 
 class PrepackedLinear(nn.Module):
@@ -30,6 +34,43 @@ class PrepackedLinear(nn.Module):
         """Multiply with the weights."""
         outputs: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, self._packed, self.bias, "none", [], "")
         return outputs
+
+
+class PrepackedFeedForward(nn.Module):
+    """`down(silu(gate(x)) * up(x))`, where activation and product are computed before the results leave the cache."""
+
+    def __init__(self, gate: PrepackedLinear, up: PrepackedLinear, down: PrepackedLinear) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = gate, up, down
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Compute the block."""
+        gate, up = self.gate_proj, self.up_proj
+        gated = torch.ops.mkldnn._linear_pointwise(inputs, gate._packed, gate.bias, "swish", [], "")
+        inner = torch.ops.mkldnn._linear_pointwise.binary(inputs, gated, up._packed, up.bias, "mul")
+        outputs: Tensor = self.down_proj(inner)
+        return outputs
+
+
+@torch.inference_mode()
+def fuse_feed_forward(backbone: nn.Module, dtype: torch.dtype) -> None:
+    """Replace the feed-forward blocks that compute what `PrepackedFeedForward` does: an example tells."""
+    for path, block in list(backbone.named_modules()):
+        parts = [getattr(block, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+        gate, up, down = parts
+        if not (
+            isinstance(gate, PrepackedLinear) and isinstance(up, PrepackedLinear) and isinstance(down, PrepackedLinear)
+        ):
+            continue
+        fused = PrepackedFeedForward(gate, up, down)
+        example = torch.randn(4, gate.in_features, generator=torch.Generator().manual_seed(0)).to(dtype)
+        try:
+            expected = block(example)
+        except Exception:  # it takes other arguments, so it is not of this form
+            continue
+        tolerance = FUSED_TOLERANCE[dtype] * float(expected.abs().max())
+        if torch.allclose(fused(example), expected, rtol=0.0, atol=tolerance):
+            backbone.set_submodule(path, fused)
 
 
 def has_onednn() -> bool:

@@ -22,7 +22,7 @@ from surefoot.core.prompt import Prompt
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
 from surefoot.engine.forks import use_own_threads
-from surefoot.engine.prepacked import PrepackedLinear, can_prepack
+from surefoot.engine.prepacked import PrepackedLinear, can_prepack, fuse_feed_forward
 from surefoot.engine.quantization import NF4Linear, quantized_linear
 from surefoot.engine.quantized_cache import QuantizedCache
 from surefoot.engine.sampled_quantization import quantize_blocks
@@ -139,6 +139,8 @@ def load_weights(
             # Without the copy, a tensor that needs no conversion would stay mapped to the file.
             value = tensor.to(device, wanted) if tensor.dtype != wanted or device.type != "cpu" else tensor.clone()
             setattr(module, name, nn.Parameter(value, requires_grad=False))
+    if prepack:
+        fuse_feed_forward(backbone, dtype)
     if quantized is not None:
         quantized.write()
     head = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.engine.cpu_load import GAP, WINDOW, Counters, LoadMeter, parse_stat, read_counters
+from surefoot.engine.cpu_load import GAP, WINDOW, Counters, LoadMeter, own_runnable, parse_stat, read_counters
 
 # user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice; in ticks (man 5 proc_stat).
 STAT = """cpu  1000 40 200 9000 50 7 8 30 0 0
@@ -43,6 +43,31 @@ def test_a_machine_that_does_not_count(files: dict[str, str], tmp_path: Path) ->
         (tmp_path / name).write_text(text)
     found = read_counters(tmp_path)
     assert (found.busy, found.waited, found.runnable) == (None, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("stats", "others"),
+    [
+        (["7 (python) R 1 1", "8 (python) R 1 1", "9 (pool (R) ) S 1 1"], 1),  # man 5 proc_pid_stat
+        (["7 (python) R 1 1"], 0),
+        (["7 (python) S 1 1", ""], 0),
+        ([], 0),
+    ],
+)
+def test_own_threads_that_run(stats: list[str], others: int, tmp_path: Path) -> None:
+    for number, text in enumerate(stats):
+        file = tmp_path / "proc" / "self" / "task" / str(number) / "stat"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    assert own_runnable(tmp_path) == others
+
+
+@pytest.mark.parametrize(("runnable", "own", "free"), [(1.0, 1, 2.0), (2.0, 1, 1.0), (0.0, 3, 2.0), (1.0, 0, 1.0)])
+def test_threads_of_torch_that_spin_are_not_others(runnable: float, own: int, free: float) -> None:
+    """After a matrix product they wait for the next one, which is a load of our own."""
+    meter = LoadMeter(lambda: Counters(0.0, 0.0, 0.0, 0.0, 0.0, runnable), lambda: 2, lambda: own)
+    meter.before()
+    assert meter.free == free
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not count this")

@@ -76,12 +76,25 @@ def parse_stat(text: str, cpus: set[int], ticks: int) -> tuple[float, float]:
     return busy / ticks, others * len(cpus) / len(rows)
 
 
+def own_runnable(root: Path = Path("/")) -> int:
+    """How many other threads of this process are ready to run, or run: those of torch spin for a while after work."""
+    running = 0
+    for file in (root / "proc" / "self" / "task").glob("*/stat"):
+        try:
+            # The state follows the name, which may contain anything, in parentheses.
+            running += file.read_text().rpartition(")")[2].split()[0] == "R"
+        except (OSError, IndexError):  # the thread has ended
+            continue
+    return max(0, running - 1)
+
+
 @dataclass
 class LoadMeter:
     """Averages the load over windows. One meter serves all threads of a process."""
 
     read: Callable[[], Counters] = read_counters
     cpus: Callable[[], int] = usable_cpus
+    own: Callable[[], int] = own_runnable
     free: float = math.inf
     """How many CPUs this process can keep busy, by the last window."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -97,7 +110,7 @@ class LoadMeter:
         with self._lock:
             start = self._start
             if start is None or now.at - start.at > GAP:
-                self.free = max(0.0, self.cpus() - now.runnable)
+                self.free = max(0.0, self.cpus() - max(0.0, now.runnable - self.own()))
                 self._restart(now)
             else:
                 # Between its computations this thread prepares them, which is no load of others.

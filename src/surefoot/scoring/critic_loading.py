@@ -56,8 +56,7 @@ def load_critic(
     options: LoadOptions,
 ) -> CriticScorer:
     """Load a critic. For the meaning of each option see `load`."""
-    never_compiled = ("compile",) if options.compile is False else ()
-    if unused := options.changed(*USED, *never_compiled):
+    if unused := options.changed(*USED):
         raise OptionError(f"{', '.join(unused)}: not supported for a critic.")
     known = critic_of(model)
     name = known if known is not None and critic in (None, known.name) else critic

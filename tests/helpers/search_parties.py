@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from surefoot.core.generation import Continuation, Generation, GenerationRequest, end_at
 from surefoot.core.options import DEFAULT_OPTIONS, ReadOptions
 from surefoot.core.protocols import Item
-from surefoot.core.result import Scale, SolutionScore, StepScore
+from surefoot.core.result import Scale, SolutionScore, StepScore, StepStatus
 from surefoot.data.rescoring import RescoringSession
 
 NUMBER = re.compile(r"\[(-?[\d.]+|none)\]")
+SPREAD = re.compile(r"\(\+-([\d.]+)\)")
 
 
 @dataclass
@@ -56,7 +57,8 @@ class Policy:
 class Judge:
     """A scorer that reads the score of a step from the step: `Some text [0.7]`. `[none]` stays unscored.
 
-    A step without a number has the score `default`.
+    A step without a number has the score `default`. A step with `(+-0.2)` has that spread, as in an
+    ensemble.
     """
 
     scale: Scale = "probability"
@@ -77,7 +79,9 @@ class Judge:
             found = NUMBER.findall(text)
             score = self.default if not found else None if found[-1] == "none" else float(found[-1])
             reason = reason or (None if score is not None else "the judge has no opinion")
-            steps.append(StepScore(text, 0, 0, score, "scored" if score is not None else "not_finite", at))
+            spread = [float(number) for number in SPREAD.findall(text)]
+            status: StepStatus = "scored" if score is not None else "not_finite"
+            steps.append(StepScore(text, 0, 0, score, status, at, spread=spread[-1] if spread else None))
         return SolutionScore(
             tuple(steps), self.name, reason=reason, scale=self.scale, tokens=len(steps), recommended=self.recommended
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -367,9 +368,40 @@ def test_scores_that_are_not_probabilities_can_rank() -> None:
         run(tells(*texts), "best-of-n", Judge(scale="margin"), aggregation="product")
 
 
+DISPUTED = "A [0.9] (+-0.4)\n\nIt is \\boxed{1}. [0.9]"
+AGREED = "B [0.8] (+-0.1)\n\nIt is \\boxed{2}. [0.9]"
+
+
+@pytest.mark.parametrize("strategy", ["best-of-n", "beam", "dvts"])
+@pytest.mark.parametrize(
+    ("uncertainty", "answer", "score"),
+    [
+        (0.0, "1", 0.9),
+        (0.3, "1", 0.78),  # 0.9 - 0.3 * 0.4, against 0.8 - 0.3 * 0.1 = 0.77
+        (0.5, "2", 0.75),  # 0.8 - 0.5 * 0.1, against 0.9 - 0.5 * 0.4 = 0.7
+        (4.0, "2", 0.4),  # 0.8 - 4 * 0.1, against 0
+    ],
+)
+def test_disagreement_lowers_the_value_of_a_path(strategy: str, uncertainty: float, answer: str, score: float) -> None:
+    result = run(tells(DISPUTED, AGREED), strategy, n=16, branches=2, uncertainty=uncertainty)
+    assert result.score == pytest.approx(score)
+    assert result.answer == answer
+    again = SearchResult.from_dict(json.loads(json.dumps(result.to_dict())))
+    assert (again.answer, again.score, again.uncertainty) == (result.answer, result.score, uncertainty)
+    assert {step.score for node in result.nodes for step in node.steps} <= {0.9, 0.8}, "the scores are not changed"
+
+
+def test_uncertainty_needs_probabilities() -> None:
+    with pytest.raises(OptionError, match="uncertainty lowers probabilities, and the scores of judge are on"):
+        run(tells("It is \\boxed{1}. [-0.4]"), "best-of-n", Judge(scale="margin"), uncertainty=1.0)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"uncertainty": -0.1}, "uncertainty=-0.1: pass a number, at least 0"),
+        ({"uncertainty": float("nan")}, "uncertainty=nan"),
+        ({"uncertainty": "much"}, "uncertainty='much'"),
         ({"n": 0}, "n=0"),
         ({"n": 7, "branches": 2}, "n=7 is not a multiple of branches=2"),
         ({"step_end": ""}, "`step_end` is empty"),

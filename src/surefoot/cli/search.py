@@ -87,6 +87,15 @@ class StrategyOptions:
             rich_help_panel=SEARCH,
         ),
     ] = None
+    uncertainty: Annotated[
+        float,
+        typer.Option(
+            metavar="W",
+            help="For an ensemble: lower the score of a step by W times the disagreement of its members.",
+            callback=finite,
+            rich_help_panel=SEARCH,
+        ),
+    ] = 0.0
     select: Annotated[
         Selection,
         typer.Option(
@@ -129,6 +138,7 @@ class StrategyOptions:
             step_end=self.step_end.replace("\\n", "\n"),
             sampling=sampling,
             aggregation=self.rank_by,
+            uncertainty=self.uncertainty,
             selection=self.select,
             lookahead=self.lookahead,
             threshold=self.threshold,

@@ -41,6 +41,16 @@ class NodeStep:
     spread: float | None = None
     """The disagreement of the members of an ensemble, or of a model's heads; None if there is only one."""
 
+    def cautious_score(self, uncertainty: float) -> float | None:
+        """The score less `uncertainty` times the disagreement, at least 0: what ranks paths.
+
+        >>> NodeStep("So it is 5.", 0.8, spread=0.3).cautious_score(0.5)
+        0.65
+        """
+        if self.score is None or not uncertainty or self.spread is None:
+            return self.score
+        return max(0.0, self.score - uncertainty * self.spread)
+
 
 @dataclass(frozen=True)
 class Lookahead:
@@ -179,12 +189,18 @@ class SearchResult:
         """The scores of all steps of a path."""
         return [step.score for each in self.path(node) for step in each.steps]
 
+    @property
+    def uncertainty(self) -> float:
+        """How much the disagreement of an ensemble lowers the value of a path; see `NodeStep.cautious_score`."""
+        return float(self.strategy.get("uncertainty", 0.0))
+
     def path_value(self, node: int, aggregation: str) -> float | None:
-        """An aggregation of the scores of a path; None if a score is missing."""
+        """An aggregation of the scores of a path, as the search ranks it; None if a score is missing."""
         chosen = find_aggregation(aggregation)
         if chosen.needs_probabilities and self.scale != "probability":
             return None
-        return chosen.function(self.path_scores(node))
+        steps = (step for each in self.path(node) for step in each.steps)
+        return chosen.function([step.cautious_score(self.uncertainty) for step in steps])
 
     @property
     def aggregations(self) -> list[str]:

@@ -63,7 +63,7 @@ class Exploration:
 
     def __init__(self, problem: Problem, settings: SearchSettings, on_nodes: Callable[[Sequence[Node]], None]) -> None:
         self.settings = settings
-        self.tree = Tree(settings.aggregation)
+        self.tree = Tree(settings.aggregation, settings.uncertainty)
         self.spent = Spent()
         self.stop: Stop | None = None
         """The limit that was reached, if any."""

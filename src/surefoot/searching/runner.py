@@ -95,6 +95,11 @@ class SearchRunner:
                         f"aggregation={chosen.name!r} needs probabilities, and the scores of {self.scorer.name} are "
                         f"on the scale {scale!r}. Use mean, min or final."
                     )
+            if plan.settings.uncertainty and scale != "probability":
+                raise OptionError(
+                    f"uncertainty lowers probabilities, and the scores of {self.scorer.name} are on the scale "
+                    f"{scale!r}. Omit it."
+                )
             if plan.settings.selection == "weighted" and scale != "probability":
                 raise OptionError("selection='weighted' sums probabilities, and these scores are not. Use best.")
             threshold_for(scale, plan.settings.threshold)

@@ -37,11 +37,12 @@ def search(
     >>> result.answer
     '5'
 
-    `generator` is the address of an OpenAI-compatible server, a folder or hub id with a causal language model, a file
-    with recorded rollouts, an `openai` client, or what `surefoot.load_generator` returned. `scorer` is a `StepScorer`
-    or what `surefoot.load` takes. `strategy` is `best-of-n`, `beam`, `dvts` or `backtracking`; `settings` are those of
-    `SearchSettings`: n, branches, max_steps, max_tokens, step_end, sampling, aggregation, selection, lookahead,
-    threshold, backtracks, budget. `options` say how the scorer reads solutions. `on_event` is called for new nodes.
+    `generator` is the address of an OpenAI-compatible server, a folder or hub id with a causal language model, a
+    file with recorded rollouts, an `openai` client, or what `surefoot.load_generator` returned. `scorer` is a
+    `StepScorer` or what `surefoot.load` takes. `strategy` is `best-of-n`, `beam`, `dvts` or `backtracking`;
+    `settings` are those of `SearchSettings`: n, branches, max_steps, max_tokens, step_end, sampling, aggregation,
+    uncertainty, selection, lookahead, threshold, backtracks, budget. `options` say how the scorer reads solutions.
+    `on_event` is called for new nodes.
 
     Use `surefoot.search_async` in async code; this function also works where an event loop is running.
     """

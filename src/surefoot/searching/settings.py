@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,6 +65,8 @@ class SearchSettings:
     """How continuations are sampled: temperature, top_p and top_k."""
     aggregation: str | None = None
     """Ranks paths; None is what the makers of the PRM recommend, else min."""
+    uncertainty: float = 0.0
+    """How much the disagreement of an ensemble (`spread`) lowers the score of a step before paths are ranked."""
     selection: Selection = "best"
     """Which answer is returned: that of the `best` path, or the winner of a `weighted` or `majority` vote."""
     lookahead: int = 0
@@ -80,6 +83,8 @@ class SearchSettings:
             value = getattr(self, name)
             if not _is_number(value, (int,)) or value < least:
                 raise OptionError(f"{name}={value!r}: pass a whole number, at least {least}.")
+        if not _is_number(self.uncertainty, (int, float)) or not 0 <= self.uncertainty < math.inf:
+            raise OptionError(f"uncertainty={self.uncertainty!r}: pass a number, at least 0.")
         if self.threshold is not None and not _is_number(self.threshold, (int, float)):
             raise OptionError(f"threshold={self.threshold!r}: pass a number, or None for the natural one.")
         for name, kind in (("sampling", Sampling), ("budget", Budget), ("step_end", str)):

@@ -100,11 +100,12 @@ class Node:
 class Tree:
     """A tree with one root, whose nodes are added one by one."""
 
-    def __init__(self, aggregation: str | None) -> None:
+    def __init__(self, aggregation: str | None, uncertainty: float = 0.0) -> None:
         self.root = Node(0, None, fate="root")
         self.nodes = [self.root]
         self.aggregation = aggregation
         """Ranks paths. None until the first result says what the makers of the model recommend."""
+        self.uncertainty = uncertainty
 
     def add(self, parent: Node, text: str, end: EndState, tokens: int, seed: int, count: int) -> Node:
         """Add a continuation of `parent`."""
@@ -116,7 +117,8 @@ class Tree:
     def rank(self, node: Node) -> None:
         """Set the value of a node whose steps are scored: the aggregation of its path, with the lookahead."""
         steps = [*node.path_steps, *(node.lookahead.steps if node.lookahead else ())]
-        node.value = find_aggregation(self.aggregation or DEFAULT_AGGREGATION).function([step.score for step in steps])
+        scores = [step.cautious_score(self.uncertainty) for step in steps]
+        node.value = find_aggregation(self.aggregation or DEFAULT_AGGREGATION).function(scores)
 
     def finish(self, node: Node) -> None:
         """Mark a path as a finished solution and read its answer."""

@@ -18,6 +18,7 @@ from surefoot.data.convert import Conversion, convert
 from surefoot.data.formats import FORMATS, WRITTEN, detect, format_named
 from surefoot.data.step_labels import Alternative, AnnotatedSolution, Losses
 from surefoot.errors import InputError, OptionError
+from surefoot.train.readers import read_examples
 
 # docs/source/dataset_formats.md of huggingface/trl
 TRL_ROW = {
@@ -303,6 +304,21 @@ def test_turns_without_a_boundary_invent_none() -> None:
     out, losses = written("trl", solution)
     assert out == {"prompt": "What is x? We solve.", "completions": ["It is 1."], "labels": [False]}
     assert losses == {"first steps were read as part of the question, because no `Step 1:` separates them": 1}
+
+
+def test_a_single_rlhflow_turn_without_a_boundary_is_skipped(tmp_path: Path) -> None:
+    """As `convert` writes a solution of one step. It used to make the whole file unreadable."""
+    one = {
+        "conversations": [{"role": "user", "content": "What is 2 + 3? It is 5."}, {"role": "assistant", "content": "+"}]
+    }
+    file = tmp_path / "rlhflow.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in (one, RLHFLOW_ROW)))
+    assert FORMATS["rlhflow"].is_empty(one)
+    assert not FORMATS["rlhflow"].is_empty(RLHFLOW_ROW)
+    assert not FORMATS["rlhflow"].is_empty({"conversations": "what"})
+    assert len(read_examples(file)) == 1
+    summary = convert(file, tmp_path / "trl.jsonl", to="trl")
+    assert [loss.what for loss in summary.losses if "one turn that does not show" in loss.what]
 
 
 SOLUTION = AnnotatedSolution("q", ("a", "b", "c"), (1, 0, 1))

@@ -30,6 +30,7 @@ from surefoot.errors import InputError
 LABELS = {"+": 1.0, "-": 0.0}
 
 FIRST_LABEL = Loss("first steps were read as part of the question, because no `Step 1:` separates them", "steps")
+ONLY_FIRST = Loss("rows have one turn that does not show where the question ends; they were dropped", "rows")
 NO_BOUNDARY = Loss("the boundary between question and first step is not marked", "solutions")
 
 
@@ -42,11 +43,18 @@ def _parse(row: Row) -> AnnotatedSolution:
     targets = [label_target(label.strip(), LABELS, "conversations") for label in texts[1::2]]
     question_and_step = split_question(steps[0])
     if question_and_step is None:
-        if len(steps) == 1:
-            raise InputError("the only user turn does not show where the question ends; expected `Step 1:` in it.")
         return AnnotatedSolution(steps[0], tuple(steps[1:]), tuple(targets[1:]), reading_losses=(FIRST_LABEL,))
     question, step = question_and_step
     return AnnotatedSolution(question, (step, *steps[1:]), tuple(targets))
+
+
+def _is_empty(row: Row) -> bool:
+    """Whether nothing is left if the first turn is read as the question."""
+    turns = row.get("conversations")
+    if not isinstance(turns, list) or len(turns) != 2 or not isinstance(turns[0], Mapping):
+        return False
+    text = turns[0].get("content")
+    return isinstance(text, str) and split_question(text) is None
 
 
 def _content(turn: object, role: str, at: int) -> str:
@@ -78,4 +86,6 @@ RLHFLOW = Format(
     parse=_parse,
     write=_write,
     fields=("conversations",),
+    is_empty=_is_empty,
+    empty=ONLY_FIRST,
 )

@@ -23,7 +23,7 @@ from surefoot.cli.options import (
     examples,
     read_key,
 )
-from surefoot.core.addresses import is_server, is_vllm
+from surefoot.core.addresses import is_server, is_service, is_vllm
 from surefoot.engine.threads import limit_threads
 from surefoot.errors import MissingDependencyError, OptionError
 from surefoot.scoring.combining import Combine
@@ -207,7 +207,8 @@ def _source(given: str, arguments: dict[str, Any]) -> ModelSource:
     from surefoot.serve.settings import ModelSource
 
     name, source = _named(given)
-    if not name and is_server(source):
+    already_served = is_service(source) and "critic" not in arguments  # which is reported when it is loaded
+    if not name and is_server(source) and not already_served:
         if "tokenizer" not in arguments:
             raise OptionError(f"Name the model that {source} serves: --model NAME={source}.")
         name = ModelSource(arguments["tokenizer"]).served_name

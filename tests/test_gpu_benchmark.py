@@ -62,9 +62,10 @@ def test_without_a_gpu_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_difference_above_the_tolerance_fails(checkpoint: Path, checks: Any) -> None:
-    row = checks.check_one(checkpoint, "cpu", "bfloat16", "sdpa", {"dtype": "bfloat16"}, tolerance=0.0)
+    """On some CPUs even bfloat16 gives equal bits, so no difference is below this tolerance."""
+    row = checks.check_one(checkpoint, "cpu", "bfloat16", "sdpa", {"dtype": "bfloat16"}, tolerance=-1.0)
     assert row["result"] == "failed"
-    assert row["difference"] > 0
+    assert 0 <= row["difference"] < 0.1
     assert "scores differ by" in row["detail"]
 
 
@@ -76,7 +77,7 @@ def test_scores_that_depend_on_the_company_are_found(
 
     masked = attention.dense_mask
     monkeypatch.setattr(attention, "dense_mask", lambda *given: torch.zeros_like(masked(*given)))
-    row = checks.check_one(checkpoint, "cpu", "float32", "sdpa", {"dtype": "float32"}, tolerance=1e-5)
+    row = checks.check_one(checkpoint, "cpu", "float32", "eager", {"dtype": "float32"}, tolerance=1e-5)
     assert row["result"] == "failed"
     assert row["difference"] > 1e-3
 

@@ -197,6 +197,15 @@ def test_commands_spin_briefly_unless_the_user_has_chosen(variables: dict[str, s
     assert in_child(program, **variables).stdout.splitlines()[-1] == expected
 
 
+@pytest.mark.parametrize(("variables", "expected"), [({}, "64"), ({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}, "7")])
+def test_commands_keep_few_kernels_unless_the_user_has_chosen(variables: dict[str, str], expected: str) -> None:
+    program = (
+        "import os; from surefoot.cli.main import main; main(['--version']); "
+        "print(os.environ.get('ONEDNN_PRIMITIVE_CACHE_CAPACITY'))"
+    )
+    assert in_child(program, **variables).stdout.splitlines()[-1] == expected
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="torch has another OpenMP runtime")
 def test_libgomp_reads_how_long_to_spin() -> None:
     """OMP_DISPLAY_ENV lets libgomp print its settings when torch loads it."""

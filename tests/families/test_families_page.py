@@ -83,7 +83,7 @@ def gigabytes(model: str, kind: str) -> str:
 
 
 QWEN, EURUS, PSA = "Qwen/Qwen2.5-Math-PRM-7B", "PRIME-RL/EurusPRM-Stage1", "openreasoner/Math-psa"
-MEASURED = ["0.75", "6.0", "5.2", "5.5"]
+MEASURED = ["1.3", "0.8", "0.94", "1.25", "6.0", "5.2", "5.5"]
 """Resident memory, by bench/engine.py --growth and bench/memory.py."""
 INSTALLED = ["6", "2"]
 """Disk space of an environment with and without CUDA, as in CONTRIBUTING.md."""

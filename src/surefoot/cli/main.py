@@ -23,6 +23,7 @@ from surefoot._version import __version__
 from surefoot.cli.exit_codes import DONE, FAILED, INTERRUPTED, MEANINGS
 from surefoot.cli.groups import Group
 from surefoot.cli.messages import error_message, usage_message
+from surefoot.engine.heap import keep_few_kernels
 from surefoot.engine.threads import spin_briefly
 from surefoot.errors import SurefootError
 
@@ -114,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale is: JSON is UTF-8
     logging.basicConfig(format="surefoot: %(message)s", level=logging.WARNING)
     spin_briefly()
+    keep_few_kernels()
     context = None
     try:
         if COMPLETION_VARIABLE in os.environ:

@@ -56,8 +56,7 @@ class PrepackedFeedForward(nn.Module):
 def fuse_feed_forward(backbone: nn.Module, dtype: torch.dtype) -> None:
     """Replace the feed-forward blocks that compute what `PrepackedFeedForward` does: an example tells."""
     for path, block in list(backbone.named_modules()):
-        parts = [getattr(block, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
-        gate, up, down = parts
+        gate, up, down = (getattr(block, name, None) for name in ("gate_proj", "up_proj", "down_proj"))
         if not (
             isinstance(gate, PrepackedLinear) and isinstance(up, PrepackedLinear) and isinstance(down, PrepackedLinear)
         ):

@@ -8,19 +8,17 @@ is damaged, or that cannot be read or written, is ignored and the file is hashed
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import mmap
 import os
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from surefoot.core.cache_folder import cache_folder
+from surefoot.core.cache_folder import cache_folder, store_entry
 from surefoot.errors import CheckpointError
 
 logger = logging.getLogger("surefoot")
@@ -103,16 +101,7 @@ def _store(identity: dict[str, Any], digest: str) -> None:
     entry = _entry(identity)
     content = json.dumps({"identity": identity, "digest": digest, "check": _check(identity, digest)})
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=entry.parent, prefix="new-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(content)
-            Path(name).replace(entry)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        store_entry(entry, content)
     except OSError as error:
         logger.debug("The hash of a weight file was not stored: %s", error)
 

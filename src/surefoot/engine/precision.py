@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from surefoot.core.cache_folder import cache_folder
+from surefoot.core.cache_folder import cache_folder, store_entry
 from surefoot.core.options import Precision, Quantization
 from surefoot.engine import int8
 from surefoot.engine.checkpoint import Checkpoint
@@ -158,10 +156,6 @@ def _machine(names: Sequence[str], shapes: Sequence[Shape]) -> str:
 
 def _store(file: Path, seconds: Mapping[str, float]) -> None:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=file.parent)
-        with os.fdopen(descriptor, "w") as out:
-            json.dump(dict(seconds), out)
-        Path(name).replace(file)
+        store_entry(file, json.dumps(dict(seconds)))
     except OSError as error:
         logger.info("The speed of number formats is measured again next time: %s", error)

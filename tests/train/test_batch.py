@@ -147,8 +147,44 @@ def test_merged_examples_get_the_scores_they_get_alone(tmp_path: Path) -> None:
 
 def _paths(row: Encoded) -> list[tuple[int, ...]]:
     """What stands before each place to read, itself included."""
+    return [(*_before(row, read), row.ids[read]) for read in row.reads]
+
+
+def test_tokens_of_correct_solutions_follow_those_they_follow_alone(bytes_encoder: PromptTokenizer) -> None:
+    found = [
+        from_label("qq", ["a b", "c"], -1),
+        from_label("qq", ["a b", "d"], 1),
+        from_label("qq", ["a x", "e"], -1),
+        from_label("qq", ["f"], 0),
+        from_label("other", ["g"], -1),
+    ]
+    examples, _ = encode(found, MINI, bytes_encoder, 500)
+    rows = merge(examples, range(5), 500, 0, 0)
+    batch = collate(rows, Shape(2048, 16), language=True)
+    assert batch.continuations is not None
+    learned = [
+        ((*_before(rows[row], column), rows[row].ids[column]), following)
+        for row, column, following in batch.continuations.T.tolist()
+    ]
+    correct = [example for example in examples if not example.wrong]
+    expected = {
+        (example.ids[:at], example.ids[at]) for example in correct for at in range(example.prefix, len(example.ids))
+    }
+    assert len(learned) == len(expected), "shared tokens are predicted once"
+    assert set(learned) == expected
+
+
+def test_without_a_language_loss_nothing_is_prepared_for_it() -> None:
+    assert collate(some(2, 0, "a"), Shape(64, 16)).continuations is None
+    only_wrong = collate(some(2, 2, "a"), Shape(64, 16), language=True).continuations
+    assert only_wrong is not None
+    assert only_wrong.shape == (3, 0)
+
+
+def _before(row: Encoded, token: int) -> tuple[int, ...]:
+    """What stands before a token of a row."""
     ends = row.tree.ends if row.tree else (len(row.ids),) * len(row.ids)
-    return [tuple(row.ids[at] for at in range(read + 1) if read < ends[at]) for read in row.reads]
+    return tuple(row.ids[at] for at in range(token) if token < ends[at])
 
 
 def test_rows_keep_to_the_limit() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from surefoot.errors import CheckpointError, InputError, LoadError, OptionError
 from surefoot.families.mini.family import SOLUTION, STEP
@@ -401,13 +402,32 @@ def test_wrong_steps_can_count_more(llama: Path, tmp_path: Path) -> None:
     assert load_local(result.folder).score("q", ["a"]).step_scores[0] == pytest.approx(0.2, abs=0.05)
 
 
+def test_the_language_loss_is_that_of_the_language_model(llama: Path, tmp_path: Path) -> None:
+    trainee = make_trainee(llama)
+    example = from_label("How many?", ["It is 3 * 4 = 12.", "So 12."], -1)
+    examples, _ = encode([example], trainee.family, trainee.tokenizer, 128)
+    backbone: Any = trainee.model.model
+    model = LlamaForCausalLM(backbone.config).eval()
+    model.model.load_state_dict(backbone.state_dict())
+    model.lm_head.weight = model.model.embed_tokens.weight
+    ids = torch.tensor(examples[0].ids)
+    labels = ids.where(torch.arange(len(ids)) >= examples[0].prefix, -100)
+    expected = float(model(input_ids=ids[None], labels=labels[None]).loss)
+
+    result = train(trainee, [example], tmp_path, replace(FAST, language_weight=1.0), QUIET)
+    losses = [row["language_loss"] for row in read_log(result.folder / "log.jsonl") if "language_loss" in row]
+    assert losses[0] == pytest.approx(expected, rel=1e-4)
+    assert losses[-1] < 0.5 * losses[0]
+
+
 def test_accumulated_batches_are_one_big_one(llama: Path, tmp_path: Path) -> None:
-    settings = replace(FAST, steps=1, decay="constant", warmup=0.0, clip=1e9)
+    settings = replace(FAST, steps=1, decay="constant", warmup=0.0, clip=1e9, language_weight=0.5)
     big = train(make_trainee(llama), rule(8), tmp_path / "big", replace(settings, shape=Shape(4096, 64)), QUIET)
     small = replace(settings, shape=Shape(64, 64), accumulate=8)
     parts = train(make_trainee(llama), rule(8), tmp_path / "parts", small, QUIET)
-    losses = [read_log(one.folder / "log.jsonl")[0]["loss"] for one in (big, parts)]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    for name in ("loss", "language_loss"):
+        losses = [read_log(one.folder / "log.jsonl")[0][name] for one in (big, parts)]
+        assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
 def test_padding_and_checkpointing_change_nothing(llama: Path, tmp_path: Path) -> None:
@@ -539,6 +559,7 @@ def test_a_gradient_that_is_not_finite_is_said(llama: Path, tmp_path: Path) -> N
         ({"freeze_layers": -1}, "freeze_layers=-1"),
         ({"share": True, "mixture": Mixture({}, wrong_share=0.5)}, "Omit `wrong_share`"),
         ({"head_learning_rate": 0.0}, "head_learning_rate=0.0"),
+        ({"language_weight": -0.5}, "language_weight=-0.5"),
     ],
 )
 def test_settings_that_make_no_sense(change: dict[str, object], message: str) -> None:

@@ -79,6 +79,9 @@ class OptimizerOptions:
     clip: Annotated[float, Key("Maximum gradient norm.")] = 1.0
     accumulate: Annotated[int, Key("Batches per optimizer step.")] = 1
     wrong_weight: Annotated[float, Key("Weight of incorrect steps in the loss, relative to correct ones.")] = 1.0
+    language_weight: Annotated[
+        float, Key("Weight of a second loss: predicting the tokens of correct solutions.", metavar="W")
+    ] = 0.0
     freeze_embeddings: Annotated[bool, Key("Freeze all embeddings except those of added tokens.")] = False
     freeze_layers: Annotated[int, Key("Freeze the lowest N layers.")] = 0
     ema: Annotated[float, Key("Export a moving average of the weights with this decay, such as 0.999.")] = 0.0

@@ -44,6 +44,13 @@ class Encoded:
     """The trie, if several examples were merged."""
 
     @property
+    def continuations(self) -> list[int]:
+        """The tokens that a language model should predict: those of correct solutions, without the question."""
+        if self.tree is not None:
+            return list(self.tree.continuations)
+        return [] if self.wrong else list(range(self.prefix, len(self.ids)))
+
+    @property
     def question(self) -> tuple[int, ...]:
         """The tokens that all examples of one question share."""
         return self.ids[: self.prefix]
@@ -55,6 +62,8 @@ class Tree:
 
     positions: tuple[int, ...]
     ends: tuple[int, ...]
+    continuations: tuple[int, ...] = ()
+    """The tokens of correct solutions, without the question."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,8 @@ class Batch:
     positions: Tensor | None = None
     seen: Tensor | None = None
     """The attention mask if a row is a trie; None means causal attention."""
+    continuations: Tensor | None = None
+    """Three rows: the row and column of a token of a correct solution, and the id of the token that follows it."""
 
     @property
     def tokens(self) -> int:
@@ -224,9 +235,27 @@ def _merged(examples: Sequence[Encoded]) -> Encoded:
             targets.setdefault(place, []).append(target)
     reads = sorted(targets)
     means = tuple(sum(targets[place]) / len(targets[place]) for place in reads)
-    tree = Tree(tuple(trie.positions.tolist()), tuple(trie.ends.tolist()))
+    positions = tuple(trie.positions.tolist())
+    parents = _parents(positions)
+    correct: set[int] = set()
+    for example, places in zip(examples, trie.reads, strict=True):
+        token = -1 if example.wrong else int(places[-1])
+        while token >= example.prefix and token not in correct:
+            correct.add(token)
+            token = parents[token]
+    tree = Tree(positions, tuple(trie.ends.tolist()), tuple(sorted(correct)))
     wrong = any(example.wrong for example in examples)
     return Encoded(tuple(trie.ids.tolist()), tuple(reads), means, "", wrong, examples[0].prefix, tree)
+
+
+def _parents(positions: Sequence[int]) -> list[int]:
+    """Return the token before each token of a trie, -1 for the first: the last one that is one level higher."""
+    last_at: dict[int, int] = {-1: -1}
+    parents = []
+    for token, position in enumerate(positions):
+        parents.append(last_at[position - 1])
+        last_at[position] = token
+    return parents
 
 
 def _some(indices: list[int], count: float, rng: random.Random) -> list[int]:
@@ -258,8 +287,8 @@ def plan(examples: Sequence[Encoded], indices: Sequence[int], shape: Shape, seed
     return batches
 
 
-def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0) -> Batch:
-    """Build the tensors of one batch."""
+def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0, *, language: bool = False) -> Batch:
+    """Build the tensors of one batch, with `language` also those for predicting the tokens of correct solutions."""
     import torch
 
     length = _padded(max(len(example.ids) for example in examples), shape)
@@ -271,9 +300,21 @@ def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0) -> Batch:
     rows, columns = torch.tensor(places, dtype=torch.long).T
     targets = torch.tensor([target for example in examples for target in example.targets], dtype=torch.float32)
     batch = Batch(ids, rows.contiguous(), columns.contiguous(), targets)
+    if language:
+        batch = replace(batch, continuations=_continuations(examples))
     return (
         batch if all(example.tree is None for example in examples) else replace(batch, **_trees(examples, *ids.shape))
     )
+
+
+def _continuations(examples: Sequence[Encoded]) -> Tensor:
+    import torch
+
+    found = []
+    for row, example in enumerate(examples):
+        parents = range(-1, len(example.ids)) if example.tree is None else _parents(example.tree.positions)
+        found += [(row, parents[token], example.ids[token]) for token in example.continuations]
+    return torch.tensor(found, dtype=torch.long).reshape(-1, 3).T.contiguous()
 
 
 def _trees(examples: Sequence[Encoded], count: int, length: int) -> dict[str, Tensor]:

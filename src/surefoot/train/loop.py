@@ -151,7 +151,8 @@ class Run:
             while self.batch < len(batches):
                 chosen = batches[self.batch]
                 self.batch += 1
-                yield collate(chosen, self.settings.shape).to(self.device)
+                language = self.settings.language_weight > 0
+                yield collate(chosen, self.settings.shape, language=language).to(self.device)
             self.epoch, self.batch = self.epoch + 1, 0
 
     # --- training ----------------------------------------------------------------------------------------------------
@@ -201,14 +202,18 @@ class Run:
         set_rate(self.optimizer, factor)
         weights = [self._weigh(batch.targets) for batch in batches]
         total = sum(float(weight.sum()) for weight in weights)
-        loss_sum = 0.0
+        predicted = sum(batch.continuations.shape[1] for batch in batches if batch.continuations is not None)
+        loss_sum = language_sum = 0.0
         for batch, weight in zip(batches, weights, strict=True):
             with self._autocast():
-                margin = self.model(batch)
+                hidden = self.model.hidden(batch)
+                margin = self.model.margins(hidden, batch)
+                language = self.model.language_loss(hidden, batch) / max(1, predicted)
             losses = binary_cross_entropy_with_logits(margin.float(), batch.targets, reduction="none")
             loss = (losses * weight).sum() / total
-            loss.backward()  # type: ignore[no-untyped-call]
+            (loss + self.settings.language_weight * language).backward()  # type: ignore[no-untyped-call]
             loss_sum += float(loss.detach())
+            language_sum += float(language.detach())
             self.tokens += batch.tokens
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         if not torch.isfinite(norm):
@@ -222,6 +227,7 @@ class Run:
         self._update_average()
         return {
             "loss": round(loss_sum, 6),
+            **({"language_loss": round(language_sum, 6)} if predicted else {}),
             "rate": self.settings.learning_rate * factor,
             "norm": round(float(norm), 4),
             "tokens": sum(batch.tokens for batch in batches),

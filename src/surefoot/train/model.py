@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, linear
 
 from surefoot.engine.checkpoint import Checkpoint, open_checkpoint
 from surefoot.engine.weights import load_weights
@@ -39,14 +40,36 @@ class RewardModel(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the logit difference (correct minus incorrect) at each read position. Its sigmoid is the score."""
+        return self.margins(self.hidden(batch), batch)
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """Return the backbone's output at every position."""
         found = self.model(
             input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.seen, use_cache=False
         )
-        hidden = found.last_hidden_state[batch.rows, batch.columns]
+        hidden: Tensor = found.last_hidden_state
+        return hidden
+
+    def margins(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Return the logit difference at each read position."""
+        reads = hidden[batch.rows, batch.columns]
         with torch.autocast(hidden.device.type, enabled=False):
-            wrong, right = self.score(hidden.float()).unbind(-1)
+            wrong, right = self.score(reads.float()).unbind(-1)
         margin: Tensor = right - wrong
         return margin
+
+    def language_loss(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Return the sum of the cross-entropies of the tokens of correct solutions.
+
+        The embeddings are the output matrix, as in models with tied embeddings. They do not learn from this loss: most
+        users freeze them, and the gradient of a whole vocabulary costs as much as several layers.
+        """
+        if batch.continuations is None:
+            return hidden.new_zeros(())
+        rows, columns, following = batch.continuations
+        table = self.model.get_submodule("embed_tokens").get_parameter("weight").detach()
+        logits = linear(hidden[rows, columns], table.to(hidden.dtype))
+        return cross_entropy(logits.float(), following, reduction="sum")
 
     @property
     def layers(self) -> nn.ModuleList:

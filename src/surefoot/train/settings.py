@@ -43,6 +43,8 @@ class Settings:
     """Steps of a solution that end after this many tokens are not trained on."""
     wrong_weight: float = 1.0
     """Weight of incorrect steps in the loss, relative to correct ones."""
+    language_weight: float = 0.0
+    """Weight of a second loss: predicting the tokens of correct solutions, averaged over them."""
     freeze_embeddings: bool = False
     freeze_layers: int = 0
     """Number of lowest layers to freeze."""
@@ -68,8 +70,9 @@ class Settings:
                 raise OptionError(f"{name}={value} must be above 0 and finite.")
         if not self.clip > 0:
             raise OptionError(f"clip={self.clip} must be above 0; use inf to disable clipping.")
-        if not 0 <= self.weight_decay < math.inf:
-            raise OptionError(f"weight_decay={self.weight_decay} must be at least 0 and finite.")
+        for name in ("weight_decay", "language_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise OptionError(f"{name}={getattr(self, name)} must be at least 0 and finite.")
         if not -(2**63) <= self.seed < 2**64:
             raise OptionError(f"seed={self.seed} does not fit into 64 bits. Choose a smaller number.")
         if self.freeze_layers < 0:

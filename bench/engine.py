@@ -144,6 +144,17 @@ def scoring_methods(folder: Path, options: argparse.Namespace) -> dict[str, Meth
     return {name: method for name, method in methods.items() if name.startswith("search") == options.search}
 
 
+def _fewer_tokens(scorer: surefoot.Scorer, group: Group) -> float:
+    """How many times as many tokens are read when every prefix is read from its beginning."""
+    question, solutions = group
+    read = [
+        scorer.family.render(scorer.tokenizer, question, steps)
+        for candidates in prefixes(solutions)
+        for steps in candidates
+    ]
+    return sum(len(prompt.ids) for prompt in read) / len(build_trie(read, 512).ids)
+
+
 def measure(folder: Path, groups: list[Group], options: argparse.Namespace) -> None:
     methods = scoring_methods(folder, options)
     counter = load_local(folder, device="cpu")
@@ -164,6 +175,8 @@ def measure(folder: Path, groups: list[Group], options: argparse.Namespace) -> N
     if options.search:
         before, after = seconds.values()
         print(f"search session against rescoring whole prefixes: {spread(before, after)}")
+        fewer = statistics.mean(_fewer_tokens(counter, group) for group in groups)
+        print(f"tokens that rescoring reads, as a ratio: {fewer:.2f}x")
     else:
         report(seconds, tokens * options.repeats)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from surefoot.cli.main import main
-from surefoot.cli.train import parse_source
+from surefoot.cli.train import parse_source, read_data
+from surefoot.cli.train_options import DataOptions
 from surefoot.scoring.local import load_local
 from surefoot.testing import write_base
 from surefoot.train import trackers
@@ -53,6 +54,15 @@ def test_from_files_to_a_model(
     assert len([row for row in read_log(data / "out" / "log.jsonl") if "rate" in row]) == 4
     assert list((data / "out" / "tensorboard").glob("events.out.tfevents.*"))
     assert json.loads((data / "out" / "config.json").read_text())["num_hidden_layers"] == 1
+
+
+def test_steps_are_joined_in_the_training_data_but_not_in_what_is_measured(data: Path) -> None:
+    files = DataOptions(
+        data=[str(data / "labelled.jsonl")], held_out=[str(data / "held_out.jsonl")], validation=0.2, join=1.0
+    )
+    examples, validation, held_out = read_data(files, 0, [data / "labelled.jsonl"])
+    assert {len(example.steps) for example in (*examples, *validation)} == {1}
+    assert {len(example.steps) for example in held_out} == {2}
 
 
 def test_a_folder_is_one_source(data: Path) -> None:

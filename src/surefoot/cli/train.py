@@ -122,7 +122,7 @@ def _train(values: Mapping[str, Any], *, progress: bool) -> int:
         dtype=output.dtype,
         log_to=run.log_to or (),
     )
-    examples, validation, held_out = _read(data, settings.seed, [path for path, _ in sources])
+    examples, validation, held_out = read_data(data, settings.seed, [path for path, _ in sources])
     trainee = make_trainee(
         model.base,
         layers=model.layers,
@@ -195,14 +195,17 @@ def _check_names(options: DataOptions, names: list[str]) -> None:
         raise OptionError("`validation_from` needs `validation` with the share of the questions, such as 0.1.")
 
 
-def _read(options: DataOptions, seed: int, paths: Sequence[Path]) -> tuple[list[Example], list[Example], list[Example]]:
-    """Reads the training, validation and held-out examples."""
+def read_data(
+    options: DataOptions, seed: int, paths: Sequence[Path]
+) -> tuple[list[Example], list[Example], list[Example]]:
+    """Read the training, validation and held-out examples."""
     from surefoot.train.example import set_aside
     from surefoot.train.readers import Reading, read_examples, read_questions, without_questions
 
     keep = set().union(*map(read_questions, options.keep)) if options.keep else None
-    reading = Reading(variants=options.variants, seed=seed, keep=keep)
-    held_out = [example for path in options.held_out or () for example in read_examples(path, reading)]
+    reading = Reading(variants=options.variants, seed=seed, keep=keep, join=options.join)
+    measured = replace(reading, join=0.0)
+    held_out = [example for path in options.held_out or () for example in read_examples(path, measured)]
     forbidden = set().union(*map(read_questions, options.held_out)) if options.held_out else set()
     examples: list[Example] = []
     for path in paths:

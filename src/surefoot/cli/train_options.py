@@ -44,6 +44,9 @@ class DataOptions:
         float | None, Key("Target fraction of incorrect solutions in every file.", metavar="SHARE")
     ] = None
     most_repeats: Annotated[int, Key("Draw no row more often than this to reach wrong_share.")] = 4
+    join: Annotated[
+        float, Key("Fraction of the solutions in which neighbouring steps are joined.", metavar="SHARE")
+    ] = 0.0
     share: Annotated[bool, Key("Merge the solutions of a question, as many correct as incorrect ones.")] = False
 
 

@@ -27,6 +27,7 @@ from surefoot.data.records import read_records
 from surefoot.data.step_labels import AnnotatedSolution
 from surefoot.errors import InputError, OptionError
 from surefoot.train.example import Example, from_scores, question_key, stop_at_error, strip_marks
+from surefoot.train.joining import join_some
 from surefoot.train.synthetic import compare_with_gold, known_values, make_variants
 
 logger = logging.getLogger("surefoot")
@@ -46,6 +47,12 @@ class Reading:
     seed: int = 0
     keep: Collection[str] | None = None
     """Keys of the questions whose example solutions may be used; see `read_questions`."""
+    join: float = 0.0
+    """Fraction of the solutions in which neighbouring steps are joined; see `joining`."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.join <= 1.0:
+            raise OptionError(f"join={self.join} must be between 0 and 1.")
 
 
 def read_examples(path: str | Path, reading: Reading | None = None) -> list[Example]:
@@ -65,7 +72,7 @@ def read_examples(path: str | Path, reading: Reading | None = None) -> list[Exam
         raise InputError(f"{path} contains no example to train on.")
     if empty:
         logger.info("%s: skipped %d of %d rows, which give no example.", path, empty, rows)
-    return examples
+    return join_some(examples, reading.join, reading.seed) if reading.join else examples
 
 
 def read_questions(path: str | Path) -> set[str]:

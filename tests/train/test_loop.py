@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import signal
 from collections.abc import Callable
@@ -496,6 +497,18 @@ def test_the_threshold_is_built_into_the_head(llama: Path, tmp_path: Path) -> No
     assert after == pytest.approx(0.5, abs=1e-5)
     with pytest.raises(OptionError, match="must be between 0 and 1"):
         move_threshold(moved, 1.0)
+
+
+def test_a_scale_multiplies_the_distance_from_the_threshold(llama: Path, tmp_path: Path) -> None:
+    trainee = make_trainee(llama)
+    before = load_local(export(trainee, tmp_path / "before")).score("q", ["a"]).step_scores[0]
+    assert before is not None
+    moved = move_threshold(trainee.model.state_dict(), 0.8, 3.0)
+    after = load_local(export(trainee, tmp_path / "after", weights=moved)).score("q", ["a"]).step_scores[0]
+    logit = 3.0 * (math.log(before / (1 - before)) - math.log(4))
+    assert after == pytest.approx(1 / (1 + math.exp(-logit)), abs=1e-5)
+    with pytest.raises(OptionError, match="scale is 0"):
+        move_threshold(moved, 0.5, 0.0)
 
 
 def test_validation_chooses_the_threshold(llama: Path, tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from surefoot.train.metrics import Judged, area_under_curve, best_threshold, find_errors, measure
+from surefoot.train.metrics import Judged, area_under_curve, best_scale, best_threshold, find_errors, measure
 
 RIGHT = Judged((0.9, 0.8), (1.0, 1.0))
 FOUND = Judged((0.9, 0.2), (1.0, 0.0))
@@ -29,6 +31,15 @@ def test_the_best_threshold_and_its_f1() -> None:
     assert (0.7 <= threshold < 0.8, f1) == (True, 1.0)
     assert best_threshold([RIGHT]) == (0.5, None)
     assert best_threshold([RIGHT, FOUND])[0] == pytest.approx(0.5)
+
+
+def test_the_scale_makes_scores_probabilities() -> None:
+    # All logits are 1 and eight of ten steps are right, so the logit of a probability is log(0.8 / 0.2).
+    steps = [Judged((1 / (1 + math.exp(-1.0)),), (float(number < 8),)) for number in range(10)]
+    assert best_scale(steps, 0.5) == pytest.approx(math.log(4), rel=0.02)
+    # With the logit -1 as the threshold, all logits are 2.
+    assert best_scale(steps, 1 / (1 + math.exp(1.0))) == pytest.approx(math.log(4) / 2, rel=0.02)
+    assert best_scale([], 0.5) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from surefoot.engine.packed_weights import CODES, SCALES, can_pack, pack, unpack
 from surefoot.errors import OptionError
 from surefoot.train.model import Trainee
 
-OUTPUT_BIAS = "score.2.bias"
+OUTPUT_WEIGHT, OUTPUT_BIAS = "score.2.weight", "score.2.bias"
 PACKED = {"int8": 8, "int4": 4}
 FORMATS = (*DTYPES, *PACKED)
 
@@ -55,13 +55,16 @@ def export(
     return folder
 
 
-def move_threshold(weights: Mapping[str, Tensor], threshold: float) -> dict[str, Tensor]:
-    """Shift the bias of the head so that the score `threshold` becomes 0.5."""
+def move_threshold(weights: Mapping[str, Tensor], threshold: float, scale: float = 1.0) -> dict[str, Tensor]:
+    """Change the head so that the score `threshold` becomes 0.5, then multiply the logits by `scale`."""
     if not 0.0 < threshold < 1.0:
         raise OptionError(f"The threshold is {threshold}; it must be between 0 and 1.")
+    if not 0.0 < scale < math.inf:
+        raise OptionError(f"The scale is {scale}; it must be above 0 and finite.")
     shift = math.log(threshold / (1 - threshold))
-    bias = weights[OUTPUT_BIAS]
-    return {**weights, OUTPUT_BIAS: bias + torch.tensor([shift / 2, -shift / 2], dtype=bias.dtype, device=bias.device)}
+    weight, bias = weights[OUTPUT_WEIGHT], weights[OUTPUT_BIAS]
+    moved = bias + torch.tensor([shift / 2, -shift / 2], dtype=bias.dtype, device=bias.device)
+    return {**weights, OUTPUT_WEIGHT: weight * scale, OUTPUT_BIAS: moved * scale}
 
 
 def as_stored(weights: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:

@@ -30,7 +30,7 @@ from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_ques
 from surefoot.train.example import Example
 from surefoot.train.export import as_stored, export, move_threshold
 from surefoot.train.interrupt import Interrupt
-from surefoot.train.metrics import Judged, Quality, best_threshold, measure
+from surefoot.train.metrics import Judged, Quality, best_scale, best_threshold, measure
 from surefoot.train.model import Trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
 from surefoot.train.run_log import Log, draw_curve
@@ -52,7 +52,7 @@ class Result:
     quality: Quality | None
     """Metrics of the exported model on the held-out examples, or on the validation examples if there are none."""
     threshold: float = 0.5
-    """The threshold found on the validation examples, which the export shifts to 0.5."""
+    """The threshold found on the validation examples, which the export moves to 0.5."""
 
 
 def train(
@@ -68,9 +68,9 @@ def train(
     """Train a model and export it to `folder`. If a run was paused there, resume it.
 
     `held_out` is for measuring. `validation` should come from the same source as the training examples: the best
-    weights and the threshold are selected on it, and the threshold is built into the head, so that 0.5 is the right
-    threshold for the exported model. Without it, the best weights are selected on `held_out` and the threshold is not
-    changed.
+    weights, the threshold and a factor on the logits are selected on it. Both are built into the head, so that 0.5 is
+    the right threshold for the exported model and its other scores are as close to probabilities as that allows.
+    Without it, the best weights are selected on `held_out` and the head is not changed.
     """
     run = Run(trainee, examples, Path(folder), settings or Settings(), sitting or Sitting(), held_out, validation)
     return run.go()
@@ -335,7 +335,7 @@ class Run:
         return True
 
     def _finish(self) -> Result:
-        """Export the selected weights, with the threshold shifted to 0.5 if there are validation examples."""
+        """Export the selected weights, with the threshold moved to 0.5 if there are validation examples."""
         if self.best is None or not self.log.has("evaluated", self.step):
             self._evaluate()
         self._save()
@@ -345,14 +345,17 @@ class Run:
         # Measure the model as it will be loaded: with rounded weights and without autocast.
         final, self.precision = as_stored(final, self.sitting.dtype), torch.float32
         self.model.load_state_dict(final)
-        threshold = 0.5
+        threshold, scale = 0.5, 1.0
         if self.validation:
-            threshold, _ = best_threshold(self._judge(self.validation))
-            final = as_stored(move_threshold(final, threshold), self.sitting.dtype)
+            judged = self._judge(self.validation)
+            threshold, _ = best_threshold(judged)
+            scale = best_scale(judged, threshold)
+            final = as_stored(move_threshold(final, threshold, scale), self.sitting.dtype)
             self.model.load_state_dict(final)
-        judged = self.held_out or self.validation
-        quality = measure(self._judge(judged)) if judged else None
-        self._record(step=self.step, exported=True, threshold=threshold, **(quality.to_dict() if quality else {}))
+        measured = self.held_out or self.validation
+        quality = measure(self._judge(measured)) if measured else None
+        metrics = quality.to_dict() if quality else {}
+        self._record(step=self.step, exported=True, threshold=threshold, scale=scale, **metrics)
         export(self.trainee, self.folder, weights=final, dtype=self.sitting.dtype, trained_tokens=self.max_tokens)
         logger.info("%s", draw_curve(self.folder / "log.jsonl"))
         return Result(True, self.step, self.steps, self.folder, quality, threshold)

@@ -16,6 +16,11 @@ from surefoot.core.threshold_sweep import Case, harmonic_mean
 from surefoot.core.threshold_sweep import best_threshold as threshold_with_best_f1
 from surefoot.data.step_labels import WRONG_BELOW, first_wrong
 
+TINY = 1e-7
+"""Scores are at least this far from 0 and 1 where a logarithm is taken."""
+SCALES = np.geomspace(0.25, 4.0, 81)
+"""The factors on the logits that are tried."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -54,8 +59,7 @@ def measure(judged: Sequence[Judged]) -> Quality:
     scores = np.array([score for one in judged for score in one.scores], dtype=np.float64)
     targets = np.array([target for one in judged for target in one.targets], dtype=np.float64)
     right = targets >= WRONG_BELOW
-    safe = np.clip(scores, 1e-7, 1 - 1e-7)
-    loss = float(-(targets * np.log(safe) + (1 - targets) * np.log(1 - safe)).mean()) if len(scores) else float("nan")
+    loss = _loss(scores, targets) if len(scores) else float("nan")
     error, correct, f1 = find_errors(judged, 0.5)
     threshold, best = best_threshold(judged)
     return Quality(
@@ -85,6 +89,29 @@ def best_threshold(judged: Sequence[Judged]) -> tuple[float, float | None]:
     threshold = threshold_with_best_f1(Case(tuple(enumerate(one.scores)), one.label) for one in judged)
     chosen = 0.5 if threshold is None else threshold
     return chosen, find_errors(judged, chosen)[2]
+
+
+def best_scale(judged: Sequence[Judged], threshold: float) -> float:
+    """Return the factor on the logits with the lowest loss, if `threshold` becomes 0.5 first."""
+    scores = np.array([score for one in judged for score in one.scores], dtype=np.float64)
+    targets = np.array([target for one in judged for target in one.targets], dtype=np.float64)
+    if not len(scores):
+        return 1.0
+    distances = _logits(scores) - _logits(np.array(threshold))
+    losses = [_loss(1 / (1 + np.exp(-scale * distances)), targets) for scale in SCALES]
+    return float(SCALES[int(np.argmin(losses))])
+
+
+def _logits(scores: np.ndarray) -> np.ndarray:
+    safe = np.clip(scores, TINY, 1 - TINY)
+    logits: np.ndarray = np.log(safe / (1 - safe))
+    return logits
+
+
+def _loss(scores: np.ndarray, targets: np.ndarray) -> float:
+    """The mean cross-entropy."""
+    safe = np.clip(scores, TINY, 1 - TINY)
+    return float(-(targets * np.log(safe) + (1 - targets) * np.log(1 - safe)).mean())
 
 
 def area_under_curve(scores: np.ndarray, right: np.ndarray) -> float | None:

@@ -40,8 +40,9 @@ class Mini(TwoClassFamily):
         question_ids, *step_ids = tokenizer.encode(question, *steps)
         ids = [*question_ids, solution]
         prefix = len(ids)
+        known = tokenizer.special_tokens  # older models lack the newer notes
         reads = []
         for piece, notes in zip(step_ids, notes_on(question, steps), strict=True):
-            ids += [*piece, *map(tokenizer.token, notes), step]
+            ids += [*piece, *(known[note] for note in notes if note in known), step]
             reads.append(len(ids) - 1)
         return Prompt(tuple(ids), tuple(reads), prefix)

@@ -545,6 +545,14 @@ def test_last_or_best(llama: Path, tmp_path: Path) -> None:
     assert last.quality.best_f1 == pytest.approx(measured[-1])
 
 
+def test_encoding_shows_its_progress(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("surefoot.display.progress.LINE_EVERY", 0.0)
+    train(make_trainee(llama), rule(5), tmp_path, replace(FAST, steps=1), replace(QUIET, progress=True))
+    assert "5 of 5 training examples, 0 s, encoded" in capsys.readouterr().err
+
+
 def test_nothing_to_train_on(llama: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no example to train on"):
         train(make_trainee(llama), [], tmp_path / "out", FAST, QUIET)

@@ -12,7 +12,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -124,7 +124,9 @@ class Run:
 
     def _encode(self, examples: Sequence[Example], what: str, *, whole: bool = False) -> list[Encoded]:
         limit = self.max_tokens
-        encoded, left_out = encode(examples, self.trainee.family, self.trainee.tokenizer, limit, whole=whole)
+        with Progress(len(examples), shown=self.sitting.progress, unit=f"{what} example") as bar:
+            counted = _counting(examples, bar)
+            encoded, left_out = encode(counted, self.trainee.family, self.trainee.tokenizer, limit, whole=whole)
         if left_out:
             lack = "have a target after" if whole else "have no target within"
             logger.warning("Skipped %d %s examples that %s %d tokens.", left_out, what, lack, limit)
@@ -359,6 +361,12 @@ class Run:
         export(self.trainee, self.folder, weights=final, dtype=self.sitting.dtype, trained_tokens=self.max_tokens)
         logger.info("%s", draw_curve(self.folder / "log.jsonl"))
         return Result(True, self.step, self.steps, self.folder, quality, threshold)
+
+
+def _counting(examples: Iterable[Example], bar: Progress) -> Iterator[Example]:
+    for example in examples:
+        yield example
+        bar.update(1, "encoded")
 
 
 def _due(steps: int, most_steps: int | None, seconds: float, most_minutes: float | None) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 from surefoot.errors import CheckpointError, InputError, LoadError, OptionError
@@ -176,6 +177,18 @@ def test_a_prm_can_be_trained_further(llama: Path, tmp_path: Path) -> None:
     first = export(make_trainee(llama, seed=3), tmp_path / "first")
     again = export(make_trainee(first, seed=4), tmp_path / "again")
     assert same(weights(first), weights(again))
+
+
+def test_a_new_head_starts_with_small_logits_whatever_the_size_of_its_inputs(tmp_path: Path) -> None:
+    folder = write_base(tmp_path / "base")
+    trainee = make_trainee(folder)
+    (example,), _ = encode([from_label("q", ["a"], -1)], trainee.family, trainee.tokenizer, 128)
+    small = trainee.model(collate([example], Shape(64, 16)))
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    (name,) = [name for name in tensors if name.endswith("norm.weight") and "layers" not in name]
+    save_file(tensors | {name: 7.0 * tensors[name]}, file, metadata={"format": "pt"})
+    assert torch.allclose(make_trainee(folder).model(collate([example], Shape(64, 16))), small, atol=1e-5)
 
 
 def test_the_family_can_be_chosen(qwen2: Path, llama: Path) -> None:

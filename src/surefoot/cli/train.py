@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -128,6 +129,7 @@ def _train(values: Mapping[str, Any], *, progress: bool) -> int:
         layers=model.layers,
         family=model.family,
         vocabulary=None if model.vocabulary is None else (model.vocabulary, _texts(examples)),
+        units=None if model.units is None else (model.units, _solutions(examples, settings.seed)),
         seed=settings.seed,
         device=str(choose_device(run.device)),
     )
@@ -176,6 +178,13 @@ def parse_source(text: str) -> tuple[Path, float]:
 def _texts(examples: list[Example]) -> list[str]:
     """All distinct questions and steps."""
     return sorted({text for example in examples for text in (example.question, *example.steps)})
+
+
+def _solutions(examples: Sequence[Example], seed: int, count: int = 200) -> list[str]:
+    """Some correct solutions, each with its question, as plain text."""
+    correct = [example for example in examples if example.first_error == -1]
+    some = random.Random(seed).sample(correct, min(count, len(correct)))
+    return ["\n".join((example.question, *example.steps)) for example in some]
 
 
 def _check_names(options: DataOptions, names: list[str]) -> None:

@@ -57,6 +57,10 @@ class ModelOptions:
     base: Annotated[str, Key("Folder of a decoder, or of a PRM to train further.", metavar="DIR", flag=True)]
     family: Annotated[Literal["qwen", "mini"] | None, Key("Prompt format.", default="detected from the base")] = None
     layers: Annotated[int | None, Key("Keep the first N layers of the base.", metavar="N", default="all")] = None
+    units: Annotated[
+        int | None,
+        Key("Keep the N most important units of every feed-forward block.", metavar="N", default="all", min=1),
+    ] = None
     vocabulary: Annotated[
         int | None,
         Key("Keep the N most frequent tokens and those that the data uses.", metavar="N", default="all", min=1),

@@ -23,6 +23,7 @@ from surefoot.families import PromptTokenizer, all_families, find_family
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini import locate
 from surefoot.train.batch import Batch
+from surefoot.train.pruning import prune_feed_forward
 from surefoot.train.vocabulary import cut_vocabulary
 
 OLD_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
@@ -99,6 +100,7 @@ def make_trainee(
     layers: int | None = None,
     family: str | None = None,
     vocabulary: tuple[int, Iterable[str]] | None = None,
+    units: tuple[int, Iterable[str]] | None = None,
     seed: int = 0,
     device: str = "cpu",
 ) -> Trainee:
@@ -106,7 +108,8 @@ def make_trainee(
 
     `layers` keeps only the first N layers. `family` determines the prompt; by default a Qwen2 model with chat tokens
     becomes `qwen`, any other base `mini`. `vocabulary` is a pair (N, texts) that cuts the vocabulary to the N most
-    frequent tokens and those that the texts use.
+    frequent tokens and those that the texts use. `units` is a pair (N, texts) that keeps, in every feed-forward block,
+    the N units that matter most for the texts.
     """
     checkpoint = open_checkpoint(locate(base))
     tokenizer = _read_tokenizer(checkpoint.folder)
@@ -140,11 +143,15 @@ def make_trainee(
         embedding = backbone.get_submodule("embed_tokens")
         embedding.weight = nn.Parameter(embedding.weight.data[kept])
         embedding.padding_idx = None  # that id now belongs to another token or does not exist
+    if units is not None:
+        prune_feed_forward(backbone, units[0], PromptTokenizer(tokenizer).encode(*units[1]))
     generator = torch.Generator().manual_seed(seed)
     size = _add_tokens(backbone, tokenizer, kind.added_tokens, generator)
     model = RewardModel(backbone, hidden_size)
     _fill_head(model, weights.head, generator)
     config = _exported_config(checkpoint.config, kind, size)
+    if units is not None:
+        config["intermediate_size"] = units[0]
     if vocabulary is not None:
         config = {name: value for name, value in config.items() if name not in OLD_IDS}
     return Trainee(model.to(device), kind, PromptTokenizer(tokenizer), config, tokenizer, weights.context)
@@ -229,10 +236,13 @@ def _fill_head(model: RewardModel, head: Any, generator: torch.Generator) -> Non
     if head:
         model.score.load_state_dict({name.removeprefix("score."): tensor for name, tensor in head.items()})
         return
+    # The inputs of the head are as large as the weights of the last norm, which differ between bases (Qwen2.5: 7).
+    norm = model.model.get_submodule("norm").get_parameter("weight")
+    size = float(norm.detach().square().mean().sqrt())
     with torch.no_grad():
-        for layer in (model.score[0], model.score[2]):
+        for layer, inputs in ((model.score[0], size), (model.score[2], 1.0)):
             if isinstance(layer, nn.Linear):
-                spread = layer.in_features**-0.5
+                spread = layer.in_features**-0.5 / max(inputs, 1e-3)
                 layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) * spread)
                 layer.bias.zero_()
 

@@ -18,7 +18,7 @@ import surefoot
 from surefoot.core.prompt import Prompt
 from surefoot.engine import hardware, int8, quantization
 from surefoot.engine.int8 import (
-    FLOAT_COLUMNS,
+    FEWEST_FLOAT_COLUMNS,
     GROUP,
     LARGEST_FACTOR,
     DynamicProduct,
@@ -103,16 +103,17 @@ def test_large_columns_cost_no_precision() -> None:
     assert error(inputs.abs().amax(0)) < error(None) / 20
 
 
-def test_factors_equalize_inputs_and_weights() -> None:
+@pytest.mark.parametrize(("width", "count"), [(100, FEWEST_FLOAT_COLUMNS), (1600, 100)])
+def test_factors_equalize_inputs_and_weights(width: int, count: int) -> None:
     """SmoothQuant with strength 0.5: both have the same largest value per column, up to a common factor."""
-    weight, peaks = normal(40, 100).abs() + 0.1, normal(100, seed=1).abs() * 10 + 0.1
+    weight, peaks = normal(40, width).abs() + 0.1, normal(width, seed=1).abs() * 10 + 0.1
     factors, columns = balance(weight, peaks)
     assert factors.max() <= LARGEST_FACTOR
-    assert len(columns) == FLOAT_COLUMNS == int((factors == 0).sum())
+    assert len(columns) == count == int((factors == 0).sum())
     kept = (factors > 0) & (factors < LARGEST_FACTOR)
     ratio = (peaks * factors)[kept] / (weight.abs().amax(0) / factors)[kept]
     assert torch.allclose(ratio, ratio[:1].expand_as(ratio), rtol=1e-4)
-    largest = torch.sqrt(peaks * weight.abs().amax(0)).topk(FLOAT_COLUMNS).indices
+    largest = torch.sqrt(peaks * weight.abs().amax(0)).topk(count).indices
     assert set(columns.tolist()) == set(largest.tolist())
 
 

@@ -17,14 +17,15 @@ from torch import Tensor, nn
 
 from surefoot.engine.hardware import runs_on_cpu
 
-FLOAT_COLUMNS = 32
-"""Input columns that stay in float: those with the largest inputs in the sample."""
+FLOAT_SHARE = 1 / 16
+"""Fraction of the input columns that stay in float: those with the largest inputs in the sample."""
+FEWEST_FLOAT_COLUMNS = 32
 GROUP = 256
 """At most so many columns share a scale in layers with more inputs than outputs. These read the product of two
 activations, whose large values are in other columns for every token."""
 LARGEST_FACTOR = 4.0
 """How much more than the median column a column may be magnified."""
-SAMPLE = 1
+SAMPLE = 2
 """The version of the sample and of what is done with it."""
 TINY = torch.finfo(torch.float32).tiny
 
@@ -92,7 +93,8 @@ def balance(weight: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
     factors = (weight.abs().amax(0).clamp_min(TINY) / peaks).sqrt()
     # A column that happens to be small in the sample is not magnified much: in other text it may be larger.
     factors = (factors / factors.median().clamp_min(TINY)).clamp(1e-4, LARGEST_FACTOR)
-    columns = (peaks * factors).topk(min(FLOAT_COLUMNS, len(peaks))).indices.sort().values
+    count = max(FEWEST_FLOAT_COLUMNS, int(FLOAT_SHARE * len(peaks)))
+    columns = (peaks * factors).topk(min(count, len(peaks))).indices.sort().values
     factors[columns] = 0.0
     return factors, columns
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from surefoot.engine.hardware import runs_on_cpu
 
-FLOAT_SHARE = 1 / 16
+FLOAT_SHARE = 1 / 12
 """Fraction of the input columns that stay in float: those with the largest inputs in the sample."""
 FEWEST_FLOAT_COLUMNS = 32
 GROUP = 256

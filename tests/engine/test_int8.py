@@ -155,7 +155,7 @@ def test_other_engines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name not in torch.backends.quantized.supported_engines:
         pytest.skip(f"torch was built without {name}")
     monkeypatch.setattr(int8, "runs_on_cpu", lambda how: how == name)
-    assert quantization.computation("int8", CPU) == f"int8 1 {name}"
+    assert quantization.computation("int8", CPU) == f"int8 2 {name}"
     quantization.require("int8", CPU)
     weight, inputs = normal(48, 700), normal(6, 700, seed=1)
     layer = Int8Linear(weight, None, torch.float32, CPU, inputs.abs().amax(0))

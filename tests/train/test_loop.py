@@ -109,9 +109,9 @@ def test_the_export_is_an_ordinary_checkpoint(llama: Path, tmp_path: Path) -> No
         token["content"]: token["id"] for token in json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
     }
     assert (added[SOLUTION], added[STEP]) == (259, 260)
-    assert config["vocab_size"] == 264
+    assert config["vocab_size"] == 265
     tensors = weights(folder)
-    assert tensors["model.embed_tokens.weight"].shape == (264, 32)
+    assert tensors["model.embed_tokens.weight"].shape == (265, 32)
     assert {name for name in tensors if name.startswith("score.")} == {
         "score.0.weight", "score.0.bias", "score.2.weight", "score.2.bias",
     }  # fmt: skip

@@ -58,7 +58,7 @@ def test_a_trainee_with_a_cut_vocabulary_loads_and_keeps_its_rows(tmp_path: Path
     whole, cut = make_trainee(base), make_trainee(base, vocabulary=(0, ["yes"]))
     rows, kept = (trainee.model.model.get_submodule("embed_tokens").get_parameter("weight") for trainee in (whole, cut))
     # The three special tokens of the base are gone; ours stand in their place.
-    assert (len(rows), len(kept)) == (264, 261)
+    assert (len(rows), len(kept)) == (265, 262)
     assert rows[:256].equal(kept[:256])
     folder = export(cut, tmp_path / "out")
     assert load_local(folder).score("q", ["yes 1 + 1 = 2"]).status == "scored"

@@ -53,6 +53,10 @@ def without_layers(model: Any, count: int) -> Any:
     return model
 
 
+def count_weights(model: Any) -> int:
+    return sum(parameter.numel() for parameter in model.model.layers.parameters())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -66,17 +70,17 @@ def main() -> None:
     whole: Any = AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32).eval()
     pairs = read(options.data, options.count, tokenizer)
     sample = [question + solution for question, solution in read(options.sample, 60, tokenizer)]
-    weights = sum(parameter.numel() for parameter in whole.model.layers.parameters())
+    weights = count_weights(whole)
     print(f"{weights / 1e6:.0f} million weights in layers: loss {loss(whole, pairs):.2f}")
     for units in options.units:
         model = copy.deepcopy(whole)
         prune_feed_forward(model.model, units, sample)
-        kept = sum(parameter.numel() for parameter in model.model.layers.parameters())
-        print(f"{units} units, {kept / weights:.0%} of the weights: loss {loss(model, pairs):.2f}")
+        print(f"{units} units, {count_weights(model) / weights:.0%} of the weights: loss {loss(model, pairs):.2f}")
     for count in options.skip:
         model = without_layers(copy.deepcopy(whole), count)
-        kept = sum(parameter.numel() for parameter in model.model.layers.parameters())
-        print(f"{count} layers less, {kept / weights:.0%} of the weights: loss {loss(model, pairs):.2f}")
+        print(
+            f"{count} layers less, {count_weights(model) / weights:.0%} of the weights: loss {loss(model, pairs):.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -44,13 +44,6 @@ class Encoded:
     """The trie, if several examples were merged."""
 
     @property
-    def continuations(self) -> list[int]:
-        """The tokens that a language model should predict: those of correct solutions, without the question."""
-        if self.tree is not None:
-            return list(self.tree.continuations)
-        return [] if self.wrong else list(range(self.prefix, len(self.ids)))
-
-    @property
     def question(self) -> tuple[int, ...]:
         """The tokens that all examples of one question share."""
         return self.ids[: self.prefix]
@@ -62,8 +55,8 @@ class Tree:
 
     positions: tuple[int, ...]
     ends: tuple[int, ...]
-    continuations: tuple[int, ...] = ()
-    """The tokens of correct solutions, without the question."""
+    correct_ends: tuple[int, ...] = ()
+    """The last tokens of the correct solutions."""
 
 
 @dataclass(frozen=True)
@@ -235,15 +228,10 @@ def _merged(examples: Sequence[Encoded]) -> Encoded:
             targets.setdefault(place, []).append(target)
     reads = sorted(targets)
     means = tuple(sum(targets[place]) / len(targets[place]) for place in reads)
-    positions = tuple(trie.positions.tolist())
-    parents = _parents(positions)
-    correct: set[int] = set()
-    for example, places in zip(examples, trie.reads, strict=True):
-        token = -1 if example.wrong else int(places[-1])
-        while token >= example.prefix and token not in correct:
-            correct.add(token)
-            token = parents[token]
-    tree = Tree(positions, tuple(trie.ends.tolist()), tuple(sorted(correct)))
+    correct_ends = tuple(
+        int(places[-1]) for example, places in zip(examples, trie.reads, strict=True) if not example.wrong
+    )
+    tree = Tree(tuple(trie.positions.tolist()), tuple(trie.ends.tolist()), correct_ends)
     wrong = any(example.wrong for example in examples)
     return Encoded(tuple(trie.ids.tolist()), tuple(reads), means, "", wrong, examples[0].prefix, tree)
 
@@ -308,12 +296,21 @@ def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0, *, language
 
 
 def _continuations(examples: Sequence[Encoded]) -> Tensor:
+    """Return every token of a correct solution once, without the question: row, column of the token before it, id."""
     import torch
 
     found = []
     for row, example in enumerate(examples):
-        parents = range(-1, len(example.ids)) if example.tree is None else _parents(example.tree.positions)
-        found += [(row, parents[token], example.ids[token]) for token in example.continuations]
+        last = len(example.ids) - 1
+        tree = example.tree or Tree(tuple(range(last + 1)), (), () if example.wrong else (last,))
+        parents = _parents(tree.positions)
+        correct: set[int] = set()
+        for end in tree.correct_ends:
+            token = end
+            while token >= example.prefix and token not in correct:
+                correct.add(token)
+                token = parents[token]
+        found += [(row, parents[token], example.ids[token]) for token in sorted(correct)]
     return torch.tensor(found, dtype=torch.long).reshape(-1, 3).T.contiguous()
 
 

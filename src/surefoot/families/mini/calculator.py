@@ -55,8 +55,8 @@ LABEL = re.compile(r"[\s#>*_-]*(?:step\s*)?\d+\s*[:.)](?=\s|\*|\Z)", re.IGNORECA
 
 def notes_on(question: str, steps: Sequence[str]) -> list[list[str]]:
     """Return the notes on each step, at most three per step."""
-    known = {*COMMON, *_given(question)}
-    sourced = {*_given(question), *_small_words(question)}
+    given = {*_given(question)}
+    known, sourced = COMMON | given, given | _small_words(question)
     notes = []
     for step in steps:
         tokens = tokens_of(step)

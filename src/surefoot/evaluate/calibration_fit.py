@@ -12,12 +12,11 @@ import numpy as np
 
 from surefoot.core.calibration import EDGE, METHODS, Isotonic, Logistic, Map, Method
 from surefoot.core.intervals import Numbers
+from surefoot.core.logistic_regression import fit_weights
 from surefoot.errors import InputError, OptionError
 
 TILT = 1e-3
 """The weight of the raw score in an isotonic map."""
-_ROUNDS = 100
-_CLOSE = 1e-10
 
 
 def fit(scores: Numbers, correct: Numbers, method: Method, *, bias: bool = True) -> Map:
@@ -34,7 +33,7 @@ def fit(scores: Numbers, correct: Numbers, method: Method, *, bias: bool = True)
 
 
 def fit_logistic(scores: Numbers, correct: Numbers, *, bias: bool = True) -> Logistic:
-    """Fit the slope and, if requested, the bias of the logit with Newton's method.
+    """Fit the slope and, if requested, the bias of the logit.
 
     The targets are smoothed as in Platt scaling: (n + 1) / (n + 2) for the n correct steps, 1 / (m + 2) for the m
     incorrect ones. So the maximum is finite even if the scores separate the two perfectly.
@@ -44,20 +43,8 @@ def fit_logistic(scores: Numbers, correct: Numbers, *, bias: bool = True) -> Log
     columns = np.stack([logits, np.ones_like(logits)], axis=1)[:, : 2 if bias else 1]
     hits, misses = correct.sum(), (1.0 - correct).sum()
     targets = np.where(correct > 0.5, (hits + 1.0) / (hits + 2.0), 1.0 / (misses + 2.0))
-    weights = np.zeros(columns.shape[1])
-    weights[0] = 1.0
-    loss = _loss(columns @ weights, targets)
-    for _ in range(_ROUNDS):
-        chances = 1.0 / (1.0 + np.exp(-np.clip(columns @ weights, -700.0, 700.0)))
-        slope = columns.T @ (chances - targets)
-        curve = (columns * (chances * (1.0 - chances))[:, None]).T @ columns
-        # A small ridge keeps the system solvable if all scores are equal.
-        move = np.linalg.solve(curve + 1e-9 * np.eye(len(weights)), slope)
-        while (better := _loss(columns @ (weights - move), targets)) > loss and np.abs(move).max() > _CLOSE:
-            move = move / 2.0
-        weights, loss = weights - move, min(better, loss)
-        if np.abs(move).max() <= _CLOSE:
-            break
+    start = np.eye(columns.shape[1])[0]
+    weights = fit_weights(columns, targets, start)
     if not weights[0] > 1e-6:
         raise _not_increasing()
     return Logistic(float(weights[0]), float(weights[1]) if bias else 0.0)
@@ -109,11 +96,6 @@ def pool(values: Numbers, weights: Numbers) -> list[Block]:
             block = Block(before.start, block.end, total, mean)
         blocks.append(block)
     return blocks
-
-
-def _loss(logits: Numbers, targets: Numbers) -> float:
-    # log(1 + e^x) - t x, without overflow
-    return float((np.logaddexp(0.0, logits) - targets * logits).sum())
 
 
 def _not_increasing() -> InputError:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ import surefoot
 from surefoot.core.prompt import Prompt
 from surefoot.engine import hardware, int8, quantization
 from surefoot.engine.int8 import (
-    FEWEST_FLOAT_COLUMNS,
     GROUP,
     LARGEST_FACTOR,
     DynamicProduct,
     Int8Linear,
+    JointInt8Linear,
     OneDnnProduct,
     balance,
 )
@@ -103,10 +104,16 @@ def test_large_columns_cost_no_precision() -> None:
     assert error(inputs.abs().amax(0)) < error(None) / 20
 
 
-@pytest.mark.parametrize(("width", "count"), [(100, FEWEST_FLOAT_COLUMNS), (1200, 100)])
-def test_factors_equalize_inputs_and_weights(width: int, count: int) -> None:
-    """SmoothQuant with strength 0.5: both have the same largest value per column, up to a common factor."""
-    weight, peaks = normal(40, width).abs() + 0.1, normal(width, seed=1).abs() * 10 + 0.1
+@pytest.mark.parametrize(("large", "count"), [(0, 0), (7, 7), (200, 100)])
+def test_factors_equalize_inputs_and_weights(large: int, count: int) -> None:
+    """SmoothQuant with strength 0.5: both have the same largest value per column, up to a common factor.
+
+    Columns whose common value is more than twice the median stay in float, but at most a twelfth of them.
+    """
+    weight, peaks = normal(40, 1200).abs() + 0.1, torch.linspace(5, 6, 1200)
+    weight[0] = 3.0 + torch.linspace(0, 0.1, 1200)  # the largest of each column
+    weight[1:].clamp_(max=3.0)
+    peaks[:large] *= 10
     factors, columns = balance(weight, peaks)
     assert factors.max() <= LARGEST_FACTOR
     assert len(columns) == count == int((factors == 0).sum())
@@ -122,6 +129,36 @@ def test_a_sample_without_information_changes_little(peaks: Tensor) -> None:
     weight, inputs = normal(64, 64), normal(8, 64, seed=1)
     found = Int8Linear(weight, None, torch.float32, CPU, peaks)(inputs)
     assert (found - inputs @ weight.T).abs().max() < 0.1 * found.abs().max()
+
+
+def test_layers_with_the_same_inputs_are_one_layer() -> None:
+    weights = [normal(40, 96), normal(8, 96, seed=1), normal(24, 96, seed=2)]
+    bias, inputs = normal(8, seed=3), normal(5, 96, seed=4)
+    peaks = inputs.abs().amax(0)
+    joint = JointInt8Linear(weights, [None, bias, None], torch.float32, CPU, peaks)
+    parts = joint.parts()
+    exact = [inputs @ weights[0].T, inputs @ weights[1].T + bias, inputs @ weights[2].T]
+    calls: list[Tensor] = []
+    joint.layer.register_forward_pre_hook(lambda _, given: calls.append(given[0]))
+    for _ in range(2):
+        for part, expected in zip(parts, exact, strict=True):
+            assert (part(inputs) - expected).abs().max() < 0.02 * expected.abs().max()
+    assert len(calls) == 2, "once per pass, and again for the next pass although the tensor is the same"
+    assert joint._pass.inputs is None
+
+    other = inputs.clone().neg_()
+    first = parts[0](inputs)
+    assert torch.allclose(parts[0](other), -first, atol=1e-5), "other inputs are not mixed up"
+    assert torch.allclose(parts[1](inputs), exact[1], atol=0.02 * float(exact[1].abs().max()))
+
+    calls.clear()
+    third = inputs.clone()
+    parts[0](third)
+    with ThreadPoolExecutor(1) as other_thread:
+        other_thread.submit(parts[0], other).result()
+    assert len(calls) == 2
+    parts[1](third)
+    assert len(calls) == 2, "another thread does not disturb the pass of this one"
 
 
 OVERFLOW = """
@@ -155,7 +192,7 @@ def test_other_engines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name not in torch.backends.quantized.supported_engines:
         pytest.skip(f"torch was built without {name}")
     monkeypatch.setattr(int8, "runs_on_cpu", lambda how: how == name)
-    assert quantization.computation("int8", CPU) == f"int8 2 {name}"
+    assert quantization.computation("int8", CPU) == f"int8 3 {name}"
     quantization.require("int8", CPU)
     weight, inputs = normal(48, 700), normal(6, 700, seed=1)
     layer = Int8Linear(weight, None, torch.float32, CPU, inputs.abs().amax(0))
@@ -199,6 +236,10 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_qwen_checkpoint(tmp_path_factory.mktemp("int8"))
 
 
+SAME_INPUTS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""The layers of a decoder block that read the same tensor."""
+
+
 def sample_prompts(scorer: surefoot.Scorer) -> list[Prompt]:
     return [scorer.family.render(scorer.tokenizer, question, steps) for question, steps in SAMPLE]
 
@@ -226,9 +267,14 @@ def test_layers_know_the_inputs_of_the_sample(checkpoint: Path) -> None:
             model(input_ids=torch.tensor([prompt.cut(scorer.max_tokens).ids]))
     backbone: Any = small.engine.backbone
     assert layers
-    for path, layer in layers.items():
-        factors, columns = balance(layer.weight.detach(), peaks[path])
+    for path in layers:
+        folder, _, name = path.rpartition(".")
+        together = next((names for names in SAME_INPUTS if name in names), (name,))
+        weights = torch.cat([layers[f"{folder}.{each}"].weight.detach() for each in together])
+        factors, columns = balance(weights, peaks[path])
         found = backbone.get_submodule(path)
+        if len(together) > 1:
+            found = found.joint.layer
         assert isinstance(found, Int8Linear)
         assert found._factors is not None
         assert torch.allclose(found._factors, factors, rtol=1e-3, atol=1e-5)
@@ -257,7 +303,7 @@ def test_only_one_block_is_in_memory_in_float(checkpoint: Path, monkeypatch: pyt
     monkeypatch.setattr("surefoot.engine.weights.quantize_blocks", remember)
     monkeypatch.setattr(Int8Linear, "__init__", count)
     load_local(checkpoint, quantize="int8")
-    assert len(full) == 2 * 7
+    assert len(full) == 2 * 4
     assert max(full) == 7
 
 

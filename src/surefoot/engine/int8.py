@@ -2,13 +2,16 @@
 
 Weights have a scale per output, inputs a scale per token. Three things keep the few large inputs of a token from making
 all others coarse: columns whose inputs were large in a sample are computed in float, the others are multiplied by
-factors that move their range into the weights, and wide layers have one scale per group of columns. A token's outputs
-never depend on the other tokens of its pack.
+factors that move their range into the weights, and wide layers have one scale per group of columns. Layers that read
+the same inputs are one layer, so that the inputs are quantized once. A token's outputs never depend on the other
+tokens of its pack.
 """
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
 
@@ -17,15 +20,16 @@ from torch import Tensor, nn
 
 from surefoot.engine.hardware import runs_on_cpu
 
+OUTLIER = 2.0
+"""Input columns that are this many times as large as the median one, after balancing, stay in float."""
 FLOAT_SHARE = 1 / 12
-"""Fraction of the input columns that stay in float: those with the largest inputs in the sample."""
-FEWEST_FLOAT_COLUMNS = 32
+"""At most this fraction of the columns stays in float: those with the largest inputs in the sample."""
 GROUP = 256
 """At most so many columns share a scale in layers with more inputs than outputs. These read the product of two
 activations, whose large values are in other columns for every token."""
 LARGEST_FACTOR = 4.0
 """How much more than the median column a column may be magnified."""
-SAMPLE = 2
+SAMPLE = 3
 """The version of the sample and of what is done with it."""
 TINY = torch.finfo(torch.float32).tiny
 
@@ -72,11 +76,64 @@ class Int8Linear(nn.Module):
         outputs, *others = (product(part, _largest(part)) for product, part in parts)
         for other in others:
             outputs += other
-        if self._factors is not None:
+        if self._factors is not None and len(self._columns):
             outputs.addmm_(rows.index_select(1, self._columns), self._rest)
         if self.bias is not None:
             outputs += self.bias
         return outputs.view(*inputs.shape[:-1], -1).to(inputs.dtype)
+
+
+class JointInt8Linear(nn.Module):
+    """Several layers that read the same inputs, such as those of queries, keys and values, as one."""
+
+    def __init__(
+        self,
+        weights: Sequence[Tensor],
+        biases: Sequence[Tensor | None],
+        dtype: torch.dtype,
+        device: torch.device,
+        peaks: Tensor,
+    ) -> None:
+        super().__init__()
+        self._outputs = [len(weight) for weight in weights]
+        bias = None
+        if any(each is not None for each in biases):
+            known = zip(biases, weights, strict=True)
+            bias = torch.cat([weight.new_zeros(len(weight)) if each is None else each for each, weight in known])
+        self.layer = Int8Linear(torch.cat(list(weights)), bias, dtype, device, peaks)
+        self._pass = _Pass()
+
+    def take(self, number: int, inputs: Tensor) -> Tensor:
+        """Return the outputs of one of the layers. The first one that asks computes those of all."""
+        now = self._pass
+        if inputs is not now.inputs or number not in now.waiting:
+            now.inputs = inputs
+            now.waiting = dict(enumerate(self.layer(inputs).split(self._outputs, -1)))
+        outputs = now.waiting.pop(number)
+        if not now.waiting:
+            now.inputs = None  # keep nothing until the next pass
+        return outputs
+
+    def parts(self) -> list[nn.Module]:
+        """The layers, each of which can take the place of the original one."""
+        return [_Part(self, number) for number in range(len(self._outputs))]
+
+
+class _Pass(threading.local):
+    """What was computed in the current forward pass. Each thread has its own."""
+
+    def __init__(self) -> None:
+        self.inputs: Tensor | None = None
+        self.waiting: dict[int, Tensor] = {}
+
+
+class _Part(nn.Module):
+    def __init__(self, joint: JointInt8Linear, number: int) -> None:
+        super().__init__()
+        self.joint, self._number = joint, number
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.joint.take(self._number, inputs)
 
 
 def _largest(rows: Tensor) -> Tensor:
@@ -93,8 +150,9 @@ def balance(weight: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
     factors = (weight.abs().amax(0).clamp_min(TINY) / peaks).sqrt()
     # A column that happens to be small in the sample is not magnified much: in other text it may be larger.
     factors = (factors / factors.median().clamp_min(TINY)).clamp(1e-4, LARGEST_FACTOR)
-    count = max(FEWEST_FLOAT_COLUMNS, int(FLOAT_SHARE * len(peaks)))
-    columns = (peaks * factors).topk(min(count, len(peaks))).indices.sort().values
+    sizes = peaks * factors
+    count = min(int((sizes > OUTLIER * sizes.median()).sum()), int(FLOAT_SHARE * len(peaks)))
+    columns = sizes.topk(count).indices.sort().values
     factors[columns] = 0.0
     return factors, columns
 

@@ -39,7 +39,7 @@ sandbox:
 
 # The same tests of loading and scoring on the older major version, which is put before the newer one on the path.
 test-transformers-4: $(VENV)/.transformers-4
-	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(PYTEST) tests/engine tests/scoring/test_scorer.py tests/scoring/test_session.py tests/families/test_render.py tests/families/test_families.py tests/promises
+	SUREFOOT_EXAMPLES=40 PYTHONPATH=$(VENV)/transformers-4 $(PYTEST) tests/engine tests/scoring/test_scorer.py tests/scoring/test_session.py tests/families/test_render.py tests/families/test_families.py tests/train/test_attention.py tests/promises
 
 # Rewards inside trainers whose requirements clash with ours. They are put before ours on the path, in folders of their
 # own, without what they only need for GPUs. Not a part of .ci/run: the folders take minutes to fill.

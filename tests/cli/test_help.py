@@ -262,7 +262,7 @@ def test_defaults_and_choices_are_those_of_the_library() -> None:
         (serve.Limits, ServiceSettings()),
     ):
         for field in fields(group):
-            name = {"keep_checkpoints": "keep"}.get(field.name, field.name)
+            name = {"keep_checkpoints": "keep", "pause_steps": "steps"}.get(field.name, field.name)
             if field.name == "log_to":  # no tracker: None in a file, where a default list would be mutable
                 assert (field.default, getattr(settings, name)) == (None, ())
             elif field.name not in ("device", "threads", "out"):  # arguments of other functions

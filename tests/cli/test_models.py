@@ -23,7 +23,8 @@ def test_models_are_grouped_by_family(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["models"]) == 0
     lines = capsys.readouterr().out.splitlines()
     headings = [line for line in lines if line.partition(":")[0] in FAMILIES and not line.startswith(" ")]
-    assert [line.partition(":")[0] for line in headings] == list(FAMILIES)
+    with_models = [name for name in FAMILIES if name != "mini-lm"]  # only `surefoot train` makes models of that one
+    assert [line.partition(":")[0] for line in headings] == with_models
     for row in CATALOG:
         (at,) = (number for number, line in enumerate(lines) if line.split()[:1] == [row.id])
         assert [line for line in lines[:at] if line in headings][-1].partition(":")[0] == row.family

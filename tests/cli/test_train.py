@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def test_from_files_to_a_model(
     (data / "train.toml").write_text(
         '[data]\nvalidation_from = ["labelled"]\nwrong_share = 0.5\n[model]\nlayers = 1\n'
         '[optimizer]\nprecision = "float32"\nsteps = 9\n'
+        "[run]\npause_steps = 3\n"
     )
     arguments = [
         "train", "--config", str(data / "train.toml"), "--base", str(data / "base"), "--out", str(data / "out"),
@@ -45,6 +47,8 @@ def test_from_files_to_a_model(
     ]  # fmt: skip
     assert main([*arguments, "--minutes", "0"]) == 1
     assert "Paused at step 0 of 4" in capsys.readouterr().out
+    assert main(arguments) == 1
+    assert "Paused at step 3 of 4" in capsys.readouterr().out
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "Trained 4 steps. Load it with surefoot.load(" in out
@@ -63,6 +67,15 @@ def test_steps_are_joined_in_the_training_data_but_not_in_what_is_measured(data:
     examples, validation, held_out = read_data(files, 0, [data / "labelled.jsonl"])
     assert {len(example.steps) for example in (*examples, *validation)} == {1}
     assert {len(example.steps) for example in held_out} == {2}
+
+
+def test_only_a_part_of_the_questions_set_aside_is_validated_on(data: Path) -> None:
+    files = DataOptions(data=[str(data / "labelled.jsonl")], validation=0.5)
+    examples, whole, _ = read_data(files, 0, [data / "labelled.jsonl"])
+    same, part, _ = read_data(replace(files, validation_most=2), 0, [data / "labelled.jsonl"])
+    assert same == examples
+    assert len(part) == 2 < len(whole)
+    assert set(part) < set(whole)
 
 
 def test_a_folder_is_one_source(data: Path) -> None:
@@ -105,6 +118,7 @@ def test_mistakes_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("[data]\nwrong_share = 50", "[data] wrong_share = 50.0 must be between 0 and 1"),
         ('[data]\nvalidation = 0.1\nvalidation_from = ["labelled.jsonl"]', "the names in --data are labelled"),
         ('[data]\nvalidation_from = ["labelled"]', "[data] validation_from needs --validation"),
+        ("[data]\nvalidation_most = 10", "[data] validation_most needs --validation"),
         ("[data]\nshare = true\nwrong_share = 0.5", "[data] share already balances correct and incorrect"),
         ("[data]\nshare = true\nwrong_share = 0.5", "Omit [data] wrong_share."),
         ("[model]\nlayers = 99", "[model] layers = 99, but the base has 2."),

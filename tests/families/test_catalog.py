@@ -44,7 +44,8 @@ def test_every_row_has_a_valid_family_and_options() -> None:
     (seven,) = find_models("Qwen/Qwen2.5-Math-PRM-7B")
     whole = seven.size.linear + 2 * seven.size.embeddings
     assert whole * 2 == pytest.approx(15.23e9, rel=0.01)
-    assert {family.name for family in FAMILIES.values()} == {row.family for row in CATALOG}
+    unpublished = {"mini-lm"}  # only `surefoot train` makes such models
+    assert {family.name for family in FAMILIES.values()} - unpublished == {row.family for row in CATALOG}
 
 
 @pytest.mark.parametrize(

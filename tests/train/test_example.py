@@ -12,6 +12,7 @@ import pytest
 from surefoot.errors import InputError, OptionError
 from surefoot.train.example import (
     Example,
+    balanced_part,
     from_label,
     from_ratings,
     from_scores,
@@ -212,3 +213,20 @@ def test_no_question_is_on_both_sides() -> None:
 
 def test_marks_are_taken_out() -> None:
     assert strip_marks("3*4 = <<3*4=12>>12 and 2 < 3 << 4") == "3*4 = 12 and 2 < 3 << 4"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "most", "kept"),
+    [(9, 9, 6, (3, 3)), (9, 1, 6, (5, 1)), (1, 9, 6, (1, 5)), (2, 2, 6, (2, 2)), (9, 9, 5, (3, 2)), (0, 9, 4, (0, 4))],
+)
+def test_a_balanced_part(right: int, wrong: int, most: int, kept: tuple[int, int]) -> None:
+    """Half of each kind; if there are too few of one kind, more of the other."""
+    examples = [from_label(f"q{n}", ["a", "b"], -1 if n < right else 1, "file") for n in range(right + wrong)]
+    others = [from_label("q", ["a"], -1, "other")]
+    found = balanced_part([*others, *examples], most)
+    assert found[0] == others[0]
+    assert found[1:] == [example for example in examples if example in found], "the order stays"
+    assert (sum(e.first_error == -1 for e in found[1:]), sum(e.first_error == 1 for e in found)) == kept
+    assert balanced_part([*others, *examples], most) == found
+    if right > most:
+        assert any(balanced_part(examples, most, seed) != found[1:] for seed in range(1, 9))

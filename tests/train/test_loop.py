@@ -149,6 +149,11 @@ def test_small_exports(llama: Path, tmp_path: Path, dtype: str, share: float, dr
     whole, small = export(trainee, tmp_path / "whole"), export(trainee, tmp_path / "small", dtype=dtype)
     sizes = [sum(tensor.nbytes for tensor in weights(folder).values()) for folder in (whole, small)]
     assert sizes[1] < share * sizes[0]
+    bits = {name: 4 if codes.dtype == torch.uint8 else 8 for name, codes in weights(small).items() if ".codes" in name}
+    inside = {name for name in bits if ".layers." in name}
+    assert {bits[name] for name in inside} == {4 if dtype == "int4" else 8}
+    assert {bits[name] for name in bits.keys() - inside} == {8}
+    assert len(inside) == 2 * 7
     a, b = (load_local(folder).score("q", ["a", "1 + 1 = 2"]).step_scores for folder in (whole, small))
     assert a == pytest.approx(b, abs=drift)
     assert a != b
@@ -467,7 +472,7 @@ def test_what_is_frozen_stays(llama: Path, tmp_path: Path) -> None:
 
 
 def test_norms_biases_and_embeddings_do_not_decay(llama: Path) -> None:
-    model = make_trainee(llama).model
+    model = make_trainee(llama, family="mini-lm").model
     optimizer = make_optimizer(model, FAST)
     names = {parameter: name for name, parameter in model.named_parameters()}
     groups = {
@@ -481,6 +486,7 @@ def test_norms_biases_and_embeddings_do_not_decay(llama: Path) -> None:
     assert groups["model.layers.0.mlp.up_proj.weight"] == (3e-3, 0.01)
     assert groups["score.2.bias"] == (pytest.approx(1.5e-2), 0.0)
     assert groups["score.0.weight"] == (pytest.approx(1.5e-2), 0.01)
+    assert groups["surprise.weight"] == (pytest.approx(1.5e-2), 0.01)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from surefoot.train.metrics import Judged, area_under_curve, best_scale, best_threshold, find_errors, measure
+from surefoot.train.metrics import (
+    Judged,
+    area_under_curve,
+    best_scale,
+    best_threshold,
+    find_errors,
+    fit_head,
+    measure,
+)
 
 RIGHT = Judged((0.9, 0.8), (1.0, 1.0))
 FOUND = Judged((0.9, 0.2), (1.0, 0.0))
@@ -36,10 +44,26 @@ def test_the_best_threshold_and_its_f1() -> None:
 def test_the_scale_makes_scores_probabilities() -> None:
     # All logits are 1 and eight of ten steps are right, so the logit of a probability is log(0.8 / 0.2).
     steps = [Judged((1 / (1 + math.exp(-1.0)),), (float(number < 8),)) for number in range(10)]
-    assert best_scale(steps, 0.5) == pytest.approx(math.log(4), rel=0.02)
+    assert best_scale(steps, 0.5) == pytest.approx(math.log(4), rel=1e-6)
     # With the logit -1 as the threshold, all logits are 2.
-    assert best_scale(steps, 1 / (1 + math.exp(1.0))) == pytest.approx(math.log(4) / 2, rel=0.02)
+    assert best_scale(steps, 1 / (1 + math.exp(1.0))) == pytest.approx(math.log(4) / 2, rel=1e-6)
     assert best_scale([], 0.5) == 1.0
+
+
+FEATURES = np.random.default_rng(0).normal(size=(50, 2))
+
+
+def test_the_weights_of_the_head_are_found_exactly() -> None:
+    # The targets are the probabilities of a known weighted sum, so the lowest loss is at its weights.
+    targets = 1 / (1 + np.exp(-(2.0 * FEATURES[:, 0] - 0.5 * FEATURES[:, 1] + 0.3)))
+    assert fit_head(FEATURES, targets, np.ones(2)) == pytest.approx((2.0, -0.5), abs=1e-6)
+
+
+def test_a_head_is_not_fitted_to_examples_that_say_too_little() -> None:
+    opposed = 1 / (1 + np.exp(FEATURES[:, 0]))
+    separated = (FEATURES.sum(1) > 0).astype(float)  # any weight is better than a smaller one
+    assert fit_head(FEATURES, opposed, np.ones(2)) is None
+    assert fit_head(FEATURES, separated, np.ones(2)) is None
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,10 @@ def test_other_kinds_of_vocabulary_are_refused() -> None:
         cut_vocabulary({"added_tokens": [], "model": {"type": "Unigram", "vocab": []}}, [], 5)
 
 
-def test_a_trainee_with_a_cut_vocabulary_loads_and_keeps_its_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["mini", "mini-lm"])
+def test_a_trainee_with_a_cut_vocabulary_loads_and_keeps_its_rows(family: str, tmp_path: Path) -> None:
     base = write_base(tmp_path / "base")
-    whole, cut = make_trainee(base), make_trainee(base, vocabulary=(0, ["yes"]))
+    whole, cut = make_trainee(base, family=family), make_trainee(base, family=family, vocabulary=(0, ["yes"]))
     rows, kept = (trainee.model.model.get_submodule("embed_tokens").get_parameter("weight") for trainee in (whole, cut))
     # The three special tokens of the base are gone; ours stand in their place.
     assert (len(rows), len(kept)) == (265, 262)

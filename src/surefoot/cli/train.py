@@ -33,6 +33,7 @@ from surefoot.errors import OptionError
 
 if TYPE_CHECKING:
     from surefoot.train.example import Example
+    from surefoot.train.model import Trainee
     from surefoot.train.settings import Settings
 
 logger = logging.getLogger("surefoot")
@@ -95,7 +96,6 @@ def _train(values: Mapping[str, Any], *, progress: bool) -> int:
     from surefoot.engine.hardware import choose_device
     from surefoot.engine.threads import limit_threads
     from surefoot.train.loop import train
-    from surefoot.train.model import make_trainee
     from surefoot.train.settings import Sitting
 
     data: DataOptions = SCHEMA.build("data", values)
@@ -113,6 +113,7 @@ def _train(values: Mapping[str, Any], *, progress: bool) -> int:
     settings = _settings(values, data, {split_name(path): weight for path, weight in sources})
     sitting = Sitting(
         minutes=run.minutes,
+        steps=run.pause_steps,
         evaluate_steps=run.evaluate_steps,
         evaluate_minutes=run.evaluate_minutes,
         save_steps=run.save_steps,
@@ -124,15 +125,7 @@ def _train(values: Mapping[str, Any], *, progress: bool) -> int:
         log_to=run.log_to or (),
     )
     examples, validation, held_out = read_data(data, settings.seed, [path for path, _ in sources])
-    trainee = make_trainee(
-        model.base,
-        layers=model.layers,
-        family=model.family,
-        vocabulary=None if model.vocabulary is None else (model.vocabulary, _texts(examples)),
-        units=None if model.units is None else (model.units, _solutions(examples, settings.seed)),
-        seed=settings.seed,
-        device=str(choose_device(run.device)),
-    )
+    trainee = build_trainee(model, examples, settings.seed, str(choose_device(run.device)))
     result = train(trainee, examples, output.out, settings, sitting, held_out=held_out, validation=validation)
     if not result.finished:
         print(f"Paused at step {result.step} of {result.steps}. Run the same command again to resume.")
@@ -175,12 +168,27 @@ def parse_source(text: str) -> tuple[Path, float]:
     return Path(path), number
 
 
-def _texts(examples: list[Example]) -> list[str]:
+def build_trainee(model: ModelOptions, examples: Sequence[Example], seed: int, device: str = "cpu") -> Trainee:
+    """Prepare the base. The training examples determine which tokens and units are kept."""
+    from surefoot.train.model import make_trainee
+
+    return make_trainee(
+        model.base,
+        layers=model.layers,
+        family=model.family,
+        vocabulary=None if model.vocabulary is None else (model.vocabulary, _texts(examples)),
+        units=None if model.units is None else (model.units, _solutions(examples, seed)),
+        seed=seed,
+        device=device,
+    )
+
+
+def _texts(examples: Sequence[Example]) -> list[str]:
     """All distinct questions and steps."""
     return sorted({text for example in examples for text in (example.question, *example.steps)})
 
 
-def _solutions(examples: Sequence[Example], seed: int, count: int = 200) -> list[str]:
+def _solutions(examples: Sequence[Example], seed: int, count: int = 100) -> list[str]:
     """Some correct solutions, each with its question, as plain text."""
     correct = [example for example in examples if example.first_error == -1]
     some = random.Random(seed).sample(correct, min(count, len(correct)))
@@ -200,15 +208,16 @@ def _check_names(options: DataOptions, names: list[str]) -> None:
     unknown = sorted(set(chosen) - set(names))
     if unknown:
         raise OptionError(f"`validation_from` {', '.join(unknown)}: the names in `data` are {', '.join(names)}.")
-    if chosen and not options.validation:
-        raise OptionError("`validation_from` needs `validation` with the share of the questions, such as 0.1.")
+    for name, given in (("validation_from", chosen), ("validation_most", options.validation_most)):
+        if given and not options.validation:
+            raise OptionError(f"`{name}` needs `validation` with the share of the questions, such as 0.1.")
 
 
 def read_data(
     options: DataOptions, seed: int, paths: Sequence[Path]
 ) -> tuple[list[Example], list[Example], list[Example]]:
     """Read the training, validation and held-out examples."""
-    from surefoot.train.example import set_aside
+    from surefoot.train.example import balanced_part, set_aside
     from surefoot.train.readers import Reading, read_examples, read_questions, without_questions
 
     keep = set().union(*map(read_questions, options.keep)) if options.keep else None
@@ -231,4 +240,6 @@ def read_data(
     examples, validation = set_aside(examples, options.validation, seed, options.validation_from or [])
     if options.validation and not validation:
         raise OptionError(f"validation={options.validation} sets no example aside. Increase it or omit it.")
+    if options.validation_most is not None:
+        validation = balanced_part(validation, options.validation_most, seed)
     return examples, validation, held_out

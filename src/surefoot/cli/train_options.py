@@ -39,6 +39,10 @@ class DataOptions:
     validation_from: Annotated[
         list[str] | None, Key("Validate only on these files (name without extension).", metavar="NAME...")
     ] = None
+    validation_most: Annotated[
+        int | None,
+        Key("Validate on at most N solutions of a file, half of them incorrect.", metavar="N", default="all", min=2),
+    ] = None
     variants: Annotated[int, Key("Examples per GSM8K row.", min=1)] = 4
     wrong_share: Annotated[
         float | None, Key("Target fraction of incorrect solutions in every file.", metavar="SHARE")
@@ -55,7 +59,9 @@ class ModelOptions:
     """What the trained model is made of."""
 
     base: Annotated[str, Key("Folder of a decoder, or of a PRM to train further.", metavar="DIR", flag=True)]
-    family: Annotated[Literal["qwen", "mini"] | None, Key("Prompt format.", default="detected from the base")] = None
+    family: Annotated[
+        Literal["qwen", "mini", "mini-lm"] | None, Key("Prompt format.", default="detected from the base")
+    ] = None
     layers: Annotated[int | None, Key("Keep the first N layers of the base.", metavar="N", default="all")] = None
     units: Annotated[
         int | None,
@@ -116,6 +122,7 @@ class RunOptions:
     minutes: Annotated[float | None, Key("Pause after M minutes.", metavar="M", default="do not pause", flag=True)] = (
         None
     )
+    pause_steps: Annotated[int | None, Key("Pause after N steps.", metavar="N", default="do not pause", min=1)] = None
     evaluate_minutes: Annotated[float, Key("Evaluate every M minutes.")] = 10.0
     evaluate_steps: Annotated[int | None, Key("Evaluate every N steps instead.", metavar="N")] = None
     save_minutes: Annotated[float, Key("Save a snapshot every M minutes.")] = 10.0

@@ -107,6 +107,11 @@ class Family(ABC):
     ) -> Prompt:
         """Build exactly the token ids that the model was trained on. `system` replaces the default system message."""
 
+    def place_reads(self, tokenizer: PromptTokenizer, ids: Sequence[int], prefix: int) -> Prompt:
+        """Find the reads of a prompt that was rendered elsewhere: every step marker. Only for families with one."""
+        marker = tokenizer.token(self.step_marker() or "")
+        return Prompt(tuple(ids), tuple(at for at, id in enumerate(ids) if id == marker), prefix)
+
     @property
     def prompt_per_step(self) -> bool:
         """Whether every step is read in a prompt of its own, which holds the steps up to it."""

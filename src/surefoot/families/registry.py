@@ -30,6 +30,7 @@ from surefoot.families.granite import Granite
 from surefoot.families.implicit import Implicit
 from surefoot.families.llemma import Llemma
 from surefoot.families.mini.family import Mini
+from surefoot.families.mini.surprise import MiniLM
 from surefoot.families.pathfinder import PathFinder
 from surefoot.families.pqm import PQM
 from surefoot.families.psa import MathPSA
@@ -51,6 +52,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         Qwen(),
         Mini(),
+        MiniLM(),
         TokenClassifier(),
         Shepherd(),
         ERPRM(),

@@ -10,6 +10,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 
 from surefoot.core.prompt import Prompt
 from surefoot.engine.runner import Runner
+from surefoot.families import Family
 from surefoot.families.heads import BoundHead, TwoClassFamily
 from surefoot.scoring.scorer import Scorer
 
@@ -25,7 +26,8 @@ class TwoClassModel(nn.Module):
         super().__init__()
         family, runner = scorer.family, scorer.engine
         head = getattr(runner, "head", None)
-        if not isinstance(family, TwoClassFamily) or not isinstance(head, BoundHead):
+        adds_more = type(family).combine is not Family.combine  # the logits are then only a part of the score
+        if not isinstance(family, TwoClassFamily) or adds_more or not isinstance(head, BoundHead):
             raise AttributeError(f"Models of the family {family.name} do not have two logits per token.")
         self.backbone: nn.Module = runner.backbone
         self.config: Any = runner.backbone.config

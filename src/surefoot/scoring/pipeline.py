@@ -143,11 +143,14 @@ class Pipeline:
         if any(not 0 <= id < self.tokenizer.vocab_size for id in ids):
             raise InputError(f"A token id is outside of the vocabulary, which ends at {self.tokenizer.vocab_size - 1}.")
         marker = self.tokenizer.token(name)
-        reads = tuple(at for at, id in enumerate(ids) if id == marker)
         # The question, which other prompts may share, ends with the last structure token before the steps.
-        opening = ids[: reads[0]] if reads else []
+        opening = ids[: ids.index(marker)] if marker in ids else []
         prefix = max((at + 1 for at, id in enumerate(opening) if id in self.tokenizer.special_ids), default=0)
-        return Prompt(tuple(ids), reads, prefix)
+        return self.family.place_reads(self.tokenizer, ids, prefix)
+
+    def step_values(self, prompt: Prompt, row: Tensor | list[Any]) -> list[StepValue]:
+        """The values of a prompt's steps, from what the engine computed at its reads."""
+        return self.family.combine(prompt, _tensor(row))
 
     def _prepare(self, item: Item, number: int, options: ReadOptions) -> PreparedSolution:
         question, solution = read_and_split(item, number, options)
@@ -179,7 +182,7 @@ class Pipeline:
         for prompt, row in zip(prepared.readable, rows, strict=True):
             if isinstance(row, Exception):
                 return self.unscored(NOT_COMPUTED)
-            values += self.family.combine(prompt, _tensor(row))
+            values += self.step_values(prompt, row)
         steps = []
         for number, step in enumerate(prepared.solution.steps):
             score, status = _status(values, number)

@@ -177,11 +177,13 @@ class ModelService(ServedModel):
                     f"Input {number} has {len(prompt.ids)} tokens; the limit is {self.max_tokens}. Shorten it."
                 )
             prompts.append(prompt)
-        rows = await self.compute([prompt.cut(len(prompt.ids)) for prompt in prompts])
-        for row in rows:
+        readable = [prompt.cut(len(prompt.ids)) for prompt in prompts]
+        scores = []
+        for prompt, row in zip(readable, await self.compute(readable), strict=True):
             if isinstance(row, Exception):
                 raise SurefootError(NOT_COMPUTED) from row
-        return prompts, [row for row in rows if isinstance(row, list)]
+            scores.append([value.score for value in self._pipeline.step_values(prompt, row)])
+        return prompts, scores
 
 
 def _chars(item: Item) -> int:

@@ -12,11 +12,14 @@ import random
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from surefoot.core.prompt import Prompt
 from surefoot.data.step_labels import WRONG_BELOW
-from surefoot.engine.trie import build_trie
+from surefoot.engine.trie import Pack, build_trie
 from surefoot.errors import InputError, OptionError
 from surefoot.families import Family, PromptTokenizer
 from surefoot.train.example import Example
@@ -24,6 +27,8 @@ from surefoot.train.example import Example
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from surefoot.engine.segments import Segment
 
 WINDOW = 50
 """Number of batches whose examples are sorted by length together: enough for little padding, few enough to mix well."""
@@ -40,6 +45,8 @@ class Encoded:
     wrong: bool
     prefix: int = 0
     """Number of tokens of the question, which other examples may share."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """For each read, or for none, the range of the tokens whose log-probabilities belong to it."""
     tree: Tree | None = None
     """The trie, if several examples were merged."""
 
@@ -57,6 +64,8 @@ class Tree:
     ends: tuple[int, ...]
     correct_ends: tuple[int, ...] = ()
     """The last tokens of the correct solutions."""
+    predicted: np.ndarray | None = None
+    """In place of `Encoded.spans`, as a path through the trie is no span: pairs of a read's index and a token."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +79,12 @@ class Batch:
     positions: Tensor | None = None
     seen: Tensor | None = None
     """The attention mask if a row is a trie; None means causal attention."""
+    segments: tuple[tuple[Segment, ...], ...] | None = None
+    """The attention of every row in parts, for CPUs; `seen` is not needed then."""
     continuations: Tensor | None = None
     """Three rows: the row and column of a token of a correct solution, and the id of the token that follows it."""
+    predicted: Tensor | None = None
+    """Four rows: the row and column before a token, the token's id, and the index of the target it belongs to."""
 
     @property
     def tokens(self) -> int:
@@ -79,10 +92,9 @@ class Batch:
         return self.ids.numel()
 
     def to(self, device: torch.device) -> Batch:
-        """Return a copy of the batch on the device."""
-        return Batch(
-            *(None if part is None else part.to(device) for part in vars(self).values())  # type: ignore[arg-type]
-        )
+        """Return a copy of the batch on the device. Segments are for the CPU and stay there."""
+        moved = {name: part.to(device) for name, part in vars(self).items() if hasattr(part, "to")}
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)
@@ -132,18 +144,22 @@ def encode(
     left_out = 0
     for example in examples:
         prompt = family.render(tokenizer, example.question, example.steps)
-        pairs = [
-            (read, target)
-            for read, target in zip(prompt.reads, example.targets, strict=True)
-            if target is not None and read < max_tokens
-        ]
-        if not pairs or (whole and len(pairs) < sum(target is not None for target in example.targets)):
+        ends = prompt.ends or range(1, len(prompt.reads) + 1)
+        reads: list[int] = []
+        targets: list[float] = []
+        spans: list[tuple[int, int]] = []
+        for (start, end), target in zip(pairwise((0, *ends)), example.targets, strict=True):
+            *before, read = prompt.reads[start:end]
+            if target is not None and read < max_tokens:
+                spans.append((before[0] + 1, before[-1] + 2) if before else (read, read))
+                reads.append(read)
+                targets.append(target)
+        if not reads or (whole and len(reads) < sum(target is not None for target in example.targets)):
             left_out += 1
             continue
-        reads, targets = zip(*pairs, strict=True)
         wrong = any(target < WRONG_BELOW for target in targets)
         ids = prompt.ids[: reads[-1] + 1]
-        encoded.append(Encoded(ids, reads, targets, example.source, wrong, prompt.prefix))
+        encoded.append(Encoded(ids, tuple(reads), tuple(targets), example.source, wrong, prompt.prefix, tuple(spans)))
     return encoded, left_out
 
 
@@ -221,19 +237,29 @@ def _merged(examples: Sequence[Encoded]) -> Encoded:
     """Build the trie of the examples. A position read by several of them gets the mean of their targets."""
     if len(examples) == 1:
         return examples[0]
-    trie = build_trie([Prompt(example.ids, example.reads, example.prefix) for example in examples], sys.maxsize)
+    # Reading every token gives each example's path through the trie.
+    trie = build_trie([Prompt(each.ids, tuple(range(len(each.ids))), each.prefix) for each in examples], sys.maxsize)
+    paths = [path.tolist() for path in trie.reads]
     targets: dict[int, list[float]] = {}
-    for example, places in zip(examples, trie.reads, strict=True):
-        for place, target in zip(places.tolist(), example.targets, strict=True):
-            targets.setdefault(place, []).append(target)
+    for example, path in zip(examples, paths, strict=True):
+        for read, target in zip(example.reads, example.targets, strict=True):
+            targets.setdefault(path[read], []).append(target)
     reads = sorted(targets)
     means = tuple(sum(targets[place]) / len(targets[place]) for place in reads)
     correct_ends = tuple(
-        int(places[-1]) for example, places in zip(examples, trie.reads, strict=True) if not example.wrong
+        path[example.reads[-1]] for example, path in zip(examples, paths, strict=True) if not example.wrong
     )
-    tree = Tree(tuple(trie.positions.tolist()), tuple(trie.ends.tolist()), correct_ends)
     wrong = any(example.wrong for example in examples)
-    return Encoded(tuple(trie.ids.tolist()), tuple(reads), means, "", wrong, examples[0].prefix, tree)
+    index_of = {read: index for index, read in enumerate(reads)}
+    predicted = {
+        (index_of[path[read]], path[place])
+        for example, path in zip(examples, paths, strict=True)
+        for read, span in zip(example.reads, example.spans, strict=False)
+        for place in range(*span)
+    }
+    pairs = np.array(sorted(predicted), np.int32).reshape(-1, 2)
+    tree = Tree(tuple(trie.positions.tolist()), tuple(trie.ends.tolist()), correct_ends, pairs)
+    return Encoded(tuple(trie.ids.tolist()), tuple(reads), means, "", wrong, examples[0].prefix, (), tree)
 
 
 def _parents(positions: Sequence[int]) -> list[int]:
@@ -275,8 +301,13 @@ def plan(examples: Sequence[Encoded], indices: Sequence[int], shape: Shape, seed
     return batches
 
 
-def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0, *, language: bool = False) -> Batch:
-    """Build the tensors of one batch, with `language` also those for predicting the tokens of correct solutions."""
+def collate(
+    examples: Sequence[Encoded], shape: Shape, pad: int = 0, *, language: bool = False, segments: bool = False
+) -> Batch:
+    """Build the tensors of one batch, with `language` also those for predicting the tokens of correct solutions.
+
+    With `segments`, the attention is divided into parts instead of masked, which only CPUs compute faster.
+    """
     import torch
 
     length = _padded(max(len(example.ids) for example in examples), shape)
@@ -288,11 +319,35 @@ def collate(examples: Sequence[Encoded], shape: Shape, pad: int = 0, *, language
     rows, columns = torch.tensor(places, dtype=torch.long).T
     targets = torch.tensor([target for example in examples for target in example.targets], dtype=torch.float32)
     batch = Batch(ids, rows.contiguous(), columns.contiguous(), targets)
+    predicted = _predicted(examples)
+    if len(predicted):
+        batch = replace(batch, predicted=torch.tensor(predicted, dtype=torch.long).T.contiguous())
     if language:
         batch = replace(batch, continuations=_continuations(examples))
-    return (
-        batch if all(example.tree is None for example in examples) else replace(batch, **_trees(examples, *ids.shape))
-    )
+    if segments:
+        batch = replace(batch, segments=tuple(_divided(example) for example in examples))
+    if all(example.tree is None for example in examples):
+        return batch
+    positions, ends = _trees(examples, *ids.shape)
+    return replace(batch, positions=positions, seen=None if segments else _mask(ends))
+
+
+def _predicted(examples: Sequence[Encoded]) -> list[tuple[int, int, int, int]]:
+    found, first = [], 0
+    for row, example in enumerate(examples):
+        parents = _parents(_tree(example).positions)
+        for index, token in _pairs(example):
+            found.append((row, parents[token], example.ids[token], first + index))
+        first += len(example.reads)
+    return found
+
+
+def _pairs(example: Encoded) -> Iterable[tuple[int, int]]:
+    """The tokens whose log-probability belongs to a read, each with the index of the read."""
+    if example.tree is not None and example.tree.predicted is not None:
+        pairs: list[tuple[int, int]] = example.tree.predicted.tolist()
+        return pairs
+    return ((index, token) for index, span in enumerate(example.spans) for token in range(*span))
 
 
 def _continuations(examples: Sequence[Encoded]) -> Tensor:
@@ -302,10 +357,10 @@ def _continuations(examples: Sequence[Encoded]) -> Tensor:
     found = []
     for row, example in enumerate(examples):
         last = len(example.ids) - 1
-        tree = example.tree or Tree(tuple(range(last + 1)), (), () if example.wrong else (last,))
-        parents = _parents(tree.positions)
+        parents = _parents(_tree(example).positions)
+        ends = example.tree.correct_ends if example.tree else () if example.wrong else (last,)
         correct: set[int] = set()
-        for end in tree.correct_ends:
+        for end in ends:
             token = end
             while token >= example.prefix and token not in correct:
                 correct.add(token)
@@ -314,20 +369,42 @@ def _continuations(examples: Sequence[Encoded]) -> Tensor:
     return torch.tensor(found, dtype=torch.long).reshape(-1, 3).T.contiguous()
 
 
-def _trees(examples: Sequence[Encoded], count: int, length: int) -> dict[str, Tensor]:
-    """Return positions and attention mask. Padding attends to itself only, so that no row of the mask is empty."""
+def _tree(example: Encoded) -> Tree:
+    """The trie of a row; a single example is one without branches."""
+    tokens = len(example.ids)
+    return example.tree or Tree(tuple(range(tokens)), (tokens,) * tokens)
+
+
+def _divided(example: Encoded) -> tuple[Segment, ...]:
     import torch
 
-    places = torch.arange(length)
-    positions = places.repeat(count, 1)
+    from surefoot.engine.segments import divide
+
+    tree, none = _tree(example), np.empty(0, np.int64)
+    ids, positions, ends = (np.array(part) for part in (example.ids, tree.positions, tree.ends))
+    return tuple(divide(Pack(ids, positions, np.arange(len(ids)), ends, 0, none, none, none), torch.float32))
+
+
+def _trees(examples: Sequence[Encoded], count: int, length: int) -> tuple[Tensor, Tensor]:
+    """Return the positions and the ends of all rows. Padding attends to itself only, so that no mask is empty."""
+    import torch
+
+    positions = torch.arange(length).repeat(count, 1)
     ends = positions + 1
     for row, example in enumerate(examples):
-        tokens = len(example.ids)
-        tree = example.tree or Tree(tuple(range(tokens)), (tokens,) * tokens)
+        tree, tokens = _tree(example), len(example.ids)
         positions[row, :tokens] = torch.tensor(tree.positions)
         ends[row, :tokens] = torch.tensor(tree.ends)
+    return positions, ends
+
+
+def _mask(ends: Tensor) -> Tensor:
+    """The attention mask of rows whose tokens are attended to up to `ends`."""
+    import torch
+
+    places = torch.arange(ends.shape[1])
     seen = (places[None, None, :] <= places[None, :, None]) & (places[None, :, None] < ends[:, None, :])
-    return {"positions": positions, "seen": seen[:, None]}
+    return seen[:, None]
 
 
 def _padded(length: int, shape: Shape) -> int:

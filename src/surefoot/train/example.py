@@ -92,6 +92,19 @@ def set_aside(
     return kept, [example for example in aside if not sources or example.source in sources]
 
 
+def balanced_part(examples: Sequence[Example], most: int, seed: int = 0) -> list[Example]:
+    """Keep at most `most` examples of each source, half of them with an error where there are enough of both."""
+    groups: dict[str, tuple[list[int], list[int]]] = {}
+    for at, example in enumerate(examples):
+        groups.setdefault(example.source, ([], []))[example.first_error >= 0].append(at)
+    kept: list[int] = []
+    for group in groups.values():
+        right, wrong = (sorted(part, key=lambda at: _draw(repr(examples[at]), seed)) for part in group)
+        count = max(most // 2, most - len(right))
+        kept += wrong[:count] + right[: most - min(count, len(wrong))]
+    return [examples[at] for at in sorted(kept)]
+
+
 def _draw(key: str, seed: int) -> float:
     """Return a number between 0 and 1 that depends only on the key and the seed."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:6], "big") / 2**48

@@ -1,7 +1,7 @@
 """Write a trained model as a folder that `surefoot.load` reads: config.json, tokenizer.json, model.safetensors.
 
-Invariant: files are written atomically and contain only the model. Weights can be stored in 8 or 4 bits; embeddings,
-attention and head always take 8 bits then: they are small, and scores depend on them most.
+Invariant: files are written atomically and contain only the model. Weights can be stored in 8 or 4 bits; embeddings and
+head always take 8 bits then: scores depend on them most.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 from surefoot.engine.hardware import DTYPES
 from surefoot.engine.packed_weights import CODES, SCALES, can_pack, pack, unpack
 from surefoot.errors import OptionError
+from surefoot.families.mini.surprise import SURPRISE
 from surefoot.train.model import Trainee
 
 OUTPUT_WEIGHT, OUTPUT_BIAS = "score.2.weight", "score.2.bias"
@@ -55,6 +56,14 @@ def export(
     return folder
 
 
+def change_head(weights: Mapping[str, Tensor], mlp: float, surprise: Tensor | None = None) -> dict[str, Tensor]:
+    """Multiply the logit of the MLP, and replace the weights of log-probabilities."""
+    changed = {name: weights[name] * mlp for name in (OUTPUT_WEIGHT, OUTPUT_BIAS)}
+    if surprise is not None:
+        changed[SURPRISE] = surprise.reshape(weights[SURPRISE].shape).to(weights[SURPRISE])
+    return {**weights, **changed}
+
+
 def move_threshold(weights: Mapping[str, Tensor], threshold: float, scale: float = 1.0) -> dict[str, Tensor]:
     """Change the head so that the score `threshold` becomes 0.5, then multiply the logits by `scale`."""
     if not 0.0 < threshold < 1.0:
@@ -62,9 +71,10 @@ def move_threshold(weights: Mapping[str, Tensor], threshold: float, scale: float
     if not 0.0 < scale < math.inf:
         raise OptionError(f"The scale is {scale}; it must be above 0 and finite.")
     shift = math.log(threshold / (1 - threshold))
-    weight, bias = weights[OUTPUT_WEIGHT], weights[OUTPUT_BIAS]
+    bias = weights[OUTPUT_BIAS]
     moved = bias + torch.tensor([shift / 2, -shift / 2], dtype=bias.dtype, device=bias.device)
-    return {**weights, OUTPUT_WEIGHT: weight * scale, OUTPUT_BIAS: moved * scale}
+    surprise = weights[SURPRISE] * scale if SURPRISE in weights else None
+    return change_head({**weights, OUTPUT_BIAS: moved}, scale, surprise)
 
 
 def as_stored(weights: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
@@ -82,7 +92,7 @@ def _stored(name: str, tensor: Tensor, dtype: str) -> dict[str, Tensor]:
         return {name: tensor.to(DTYPES[dtype]).contiguous()}
     if not can_pack(tuple(tensor.shape)):
         return {name: tensor.float().contiguous()}
-    codes, scales = pack(tensor, PACKED[dtype] if ".mlp." in name else 8)
+    codes, scales = pack(tensor, PACKED[dtype] if ".layers." in name else 8)
     return {name + CODES: codes, name + SCALES: scales}
 
 

@@ -12,12 +12,13 @@ import json
 import logging
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -28,9 +29,9 @@ from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
 from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_questions, encode, merge, plan
 from surefoot.train.example import Example
-from surefoot.train.export import as_stored, export, move_threshold
+from surefoot.train.export import as_stored, change_head, export, move_threshold
 from surefoot.train.interrupt import Interrupt
-from surefoot.train.metrics import Judged, Quality, best_scale, best_threshold, measure
+from surefoot.train.metrics import Judged, Quality, best_scale, best_threshold, fit_head, measure
 from surefoot.train.model import Trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
 from surefoot.train.run_log import Log, draw_curve
@@ -68,8 +69,9 @@ def train(
     """Train a model and export it to `folder`. If a run was paused there, resume it.
 
     `held_out` is for measuring. `validation` should come from the same source as the training examples: the best
-    weights, the threshold and a factor on the logits are selected on it. Both are built into the head, so that 0.5 is
-    the right threshold for the exported model and its other scores are as close to probabilities as that allows.
+    weights, the threshold, a factor on the logits and the shares of their parts are selected on it. All are built into
+    the head, so that 0.5 is the right threshold for the exported model and its other scores are as close to
+    probabilities as that allows.
     Without it, the best weights are selected on `held_out` and the head is not changed.
     """
     run = Run(trainee, examples, Path(folder), settings or Settings(), sitting or Sitting(), held_out, validation)
@@ -153,9 +155,12 @@ class Run:
             while self.batch < len(batches):
                 chosen = batches[self.batch]
                 self.batch += 1
-                language = self.settings.language_weight > 0
-                yield collate(chosen, self.settings.shape, language=language).to(self.device)
+                yield self._collate(chosen, self.settings.shape, language=self.settings.language_weight > 0)
             self.epoch, self.batch = self.epoch + 1, 0
+
+    def _collate(self, examples: Sequence[Encoded], shape: Shape, *, language: bool = False) -> Batch:
+        segments = self.model.attends_by_segments
+        return collate(examples, shape, language=language, segments=segments).to(self.device)
 
     # --- training ----------------------------------------------------------------------------------------------------
 
@@ -259,20 +264,25 @@ class Run:
     # --- evaluating, saving, exporting -------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def _judge(self, examples: Sequence[Encoded]) -> list[Judged]:
-        """Score encoded examples, in order."""
+    def _read(self, examples: Sequence[Encoded], read: Callable[[Tensor, Batch], Tensor]) -> list[Tensor]:
+        """Apply a method of the model to hidden states and batches. Return its results per example, in order."""
         self.model.eval()
         shape = Shape(self.settings.shape.tokens, self.settings.shape.multiple)
-        judged: dict[int, Judged] = {}
+        found: dict[int, Tensor] = {}
         for indices in plan(examples, range(len(examples)), shape, 0, 0):
-            batch = collate([examples[at] for at in indices], shape).to(self.device)
+            batch = self._collate([examples[at] for at in indices], shape)
             with self._autocast():
-                scores = self.model(batch).float().sigmoid().tolist()
-            for at in indices:
-                count = len(examples[at].reads)
-                judged[at] = Judged(tuple(scores[:count]), examples[at].targets)
-                scores = scores[count:]
-        return [judged[at] for at in range(len(examples))]
+                values = read(self.model.hidden(batch), batch).float().cpu()
+            found |= zip(indices, torch.split(values, [len(examples[at].reads) for at in indices]), strict=True)
+        return [found[at] for at in range(len(examples))]
+
+    def _judge(self, examples: Sequence[Encoded]) -> list[Judged]:
+        """Score encoded examples, in order."""
+        margins = self._read(examples, self.model.margins)
+        return [
+            Judged(tuple(margin.sigmoid().tolist()), example.targets)
+            for margin, example in zip(margins, examples, strict=True)
+        ]
 
     def _evaluate(self) -> None:
         """Evaluate the weights that would be exported, and save them if they are the best so far."""
@@ -349,7 +359,7 @@ class Run:
         self.model.load_state_dict(final)
         threshold, scale = 0.5, 1.0
         if self.validation:
-            judged = self._judge(self.validation)
+            final, judged = self._fit_head(final)
             threshold, _ = best_threshold(judged)
             scale = best_scale(judged, threshold)
             final = as_stored(move_threshold(final, threshold, scale), self.sitting.dtype)
@@ -361,6 +371,22 @@ class Run:
         export(self.trainee, self.folder, weights=final, dtype=self.sitting.dtype, trained_tokens=self.max_tokens)
         logger.info("%s", draw_curve(self.folder / "log.jsonl"))
         return Result(True, self.step, self.steps, self.folder, quality, threshold)
+
+    def _fit_head(self, weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[Judged]]:
+        """Fit the shares of MLP and log-probabilities to the validation examples. Also return the scores."""
+        features = self._read(self.validation, self.model.features)
+        factors = torch.ones(1)
+        if self.model.surprise is not None:
+            factors = torch.cat([factors, self.model.surprise.weight.detach().cpu().flatten()])
+            targets = np.array([target for example in self.validation for target in example.targets])
+            fitted = fit_head(torch.cat(features).double().numpy(), targets, factors.double().numpy())
+            if fitted is not None:
+                factors = torch.from_numpy(fitted).float()
+                weights = change_head(weights, float(factors[0]), factors[1:])
+        scores = [(each @ factors).sigmoid().tolist() for each in features]
+        return weights, [
+            Judged(tuple(each), example.targets) for each, example in zip(scores, self.validation, strict=True)
+        ]
 
 
 def _counting(examples: Iterable[Example], bar: Progress) -> Iterator[Example]:
@@ -406,7 +432,7 @@ def _fingerprint(trainee: Trainee, settings: Settings, steps: int, examples: Seq
 def _digest(examples: Sequence[Encoded]) -> str:
     data = hashlib.sha256()
     for example in examples:
-        data.update(repr((example.ids, example.reads, example.targets, example.source)).encode())
+        data.update(repr((example.ids, example.reads, example.targets, example.spans, example.source)).encode())
     return data.hexdigest()
 
 
@@ -414,5 +440,6 @@ def _mark(trainee: Trainee) -> str:
     """Hash the config and a few numbers of every tensor, to distinguish bases of the same shape."""
     mark = hashlib.sha256(json.dumps(trainee.config, sort_keys=True).encode())
     for name, tensor in trainee.model.state_dict().items():
-        mark.update(f"{name} {tensor.flatten()[:: max(1, tensor.numel() // 8)].tolist()}".encode())
+        if name not in trainee.solved:
+            mark.update(f"{name} {tensor.flatten()[:: max(1, tensor.numel() // 8)].tolist()}".encode())
     return mark.hexdigest()

@@ -12,14 +12,15 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from surefoot.core.aggregation import first_error
+from surefoot.core.logistic_regression import fit_weights
 from surefoot.core.threshold_sweep import Case, harmonic_mean
 from surefoot.core.threshold_sweep import best_threshold as threshold_with_best_f1
 from surefoot.data.step_labels import WRONG_BELOW, first_wrong
 
 TINY = 1e-7
 """Scores are at least this far from 0 and 1 where a logarithm is taken."""
-SCALES = np.geomspace(0.25, 4.0, 81)
-"""The factors on the logits that are tried."""
+SCALES = 0.25, 4.0
+"""The smallest and the largest factor on the logits: validation examples are few, and classes may separate."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,19 @@ def best_scale(judged: Sequence[Judged], threshold: float) -> float:
     if not len(scores):
         return 1.0
     distances = _logits(scores) - _logits(np.array(threshold))
-    losses = [_loss(1 / (1 + np.exp(-scale * distances)), targets) for scale in SCALES]
-    return float(SCALES[int(np.argmin(losses))])
+    return float(np.clip(fit_weights(distances[:, None], targets, np.ones(1))[0], *SCALES))
+
+
+def fit_head(features: np.ndarray, targets: np.ndarray, start: np.ndarray) -> np.ndarray | None:
+    """Return the weights of the features (one row per step) with the lowest loss, apart from a constant.
+
+    The first feature is the logit of the MLP. Without a usable fit the result is None, and the trained weights are the
+    better choice: if the examples are so few that they separate, or if the logit of the MLP counts for nothing.
+    """
+    columns = np.column_stack([features, np.ones(len(features))])
+    weights = fit_weights(columns, targets, np.append(start, 0.0))[:-1]
+    usable = SCALES[0] <= weights[0] <= SCALES[1] and bool((np.abs(weights) <= SCALES[1]).all())
+    return weights if usable else None
 
 
 def _logits(scores: np.ndarray) -> np.ndarray:

@@ -7,14 +7,14 @@ scored with. Weights are float32 during training; autocast makes matrix products
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy, linear, pad
 
 from surefoot.engine.checkpoint import Checkpoint, open_checkpoint
 from surefoot.engine.weights import load_weights
@@ -22,22 +22,47 @@ from surefoot.errors import CheckpointError, LoadError, OptionError
 from surefoot.families import PromptTokenizer, all_families, find_family
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini import locate
+from surefoot.families.mini.family import Mini
+from surefoot.families.mini.surprise import DIGITS, FLOOR, INITIAL, SURPRISE, MiniLM, digit_tokens
+from surefoot.train.attention import NAME, choose_attention
 from surefoot.train.batch import Batch
-from surefoot.train.pruning import prune_feed_forward
+from surefoot.train.pruning import OUTPUT_WEIGHT, prune_feed_forward
 from surefoot.train.vocabulary import cut_vocabulary
 
 OLD_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 """Config entries that refer to the full vocabulary and are dropped when it is cut."""
+NOT_EXPORTED = ("_model_name_or_path", "auto_map", "dtype", "torch_dtype")
+"""Config entries that describe the base's files."""
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
 
 
-class RewardModel(nn.Module):
-    """Backbone and head. The state dict has the names of the checkpoint: `model.*`, `score.0.*`, `score.2.*`."""
+class Surprise(nn.Module):
+    """What the log-probability of a token adds to the logit of its step (see `families.mini.surprise`)."""
 
-    def __init__(self, backbone: nn.Module, hidden_size: int) -> None:
+    digits: Tensor
+
+    def __init__(self, vocabulary: int, digits: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(INITIAL))
+        self.register_buffer("digits", torch.zeros(vocabulary))
+        self.digits[list(digits)] = 1.0
+
+    def features(self, logprobs: Tensor, tokens: Tensor, steps: Tensor, count: int) -> Tensor:
+        """Return for each of `count` steps what the weights are multiplied by, in their order."""
+        kind = 1 - self.digits[tokens].long()
+        rows = torch.stack([torch.ones_like(logprobs), logprobs.clamp(min=FLOOR)], -1)
+        sums = logprobs.new_zeros(count, *self.weight.shape)
+        return sums.index_put((steps, kind), rows, accumulate=True).flatten(1)
+
+
+class RewardModel(nn.Module):
+    """Backbone and head. The state dict has the names of the checkpoint: `model.*`, `score.*`, `surprise.*`."""
+
+    def __init__(self, backbone: nn.Module, hidden_size: int, surprise: Surprise | None = None) -> None:
         super().__init__()
         self.model = backbone
         self.score = nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.ReLU(), nn.Linear(hidden_size, 2))
+        self.surprise = surprise
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the logit difference (correct minus incorrect) at each read position. Its sigmoid is the score."""
@@ -45,32 +70,54 @@ class RewardModel(nn.Module):
 
     def hidden(self, batch: Batch) -> Tensor:
         """Return the backbone's output at every position."""
+        extra = {} if batch.segments is None else {"segments": batch.segments}
         found = self.model(
-            input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.seen, use_cache=False
+            input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.seen, use_cache=False, **extra
         )
         hidden: Tensor = found.last_hidden_state
         return hidden
 
     def margins(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the logit difference at each read position."""
+        features = self.features(hidden, batch)
+        margin = features[:, 0]
+        return margin if self.surprise is None else margin + (features[:, 1:] * self.surprise.weight.flatten()).sum(-1)
+
+    def features(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Return the MLP's logit difference at each read position and, if tokens are read, their features."""
         reads = hidden[batch.rows, batch.columns]
         with torch.autocast(hidden.device.type, enabled=False):
             wrong, right = self.score(reads.float()).unbind(-1)
         margin: Tensor = right - wrong
-        return margin
+        if self.surprise is None:
+            return margin[:, None]
+        if batch.predicted is None:
+            return pad(margin[:, None], (0, self.surprise.weight.numel()))
+        rows, columns, following, steps = batch.predicted
+        logprobs = -cross_entropy(self._logits(hidden[rows, columns]), following, reduction="none")
+        return torch.cat([margin[:, None], self.surprise.features(logprobs, following, steps, len(margin))], -1)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """Predict the next token. The embeddings are the output matrix, as in models with tied embeddings.
+
+        They do not learn from this: most users freeze them, and the gradient of a whole vocabulary costs as much as
+        several layers.
+        """
+        table = self.model.get_submodule("embed_tokens").get_parameter("weight").detach()
+        return linear(hidden, table.to(hidden.dtype)).float()
 
     def language_loss(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the sum of the cross-entropies of the tokens of correct solutions.
-
-        The embeddings are the output matrix, as in models with tied embeddings. They do not learn from this loss: most
-        users freeze them, and the gradient of a whole vocabulary costs as much as several layers.
-        """
+        """Return the sum of the cross-entropies of the tokens of correct solutions."""
         if batch.continuations is None:
             return hidden.new_zeros(())
         rows, columns, following = batch.continuations
-        table = self.model.get_submodule("embed_tokens").get_parameter("weight").detach()
-        logits = linear(hidden[rows, columns], table.to(hidden.dtype))
-        return cross_entropy(logits.float(), following, reduction="sum")
+        return cross_entropy(self._logits(hidden[rows, columns]), following, reduction="sum")
+
+    @property
+    def attends_by_segments(self) -> bool:
+        """Whether batches need segments instead of a mask."""
+        config: Any = self.model.config
+        return bool(config._attn_implementation == NAME)
 
     @property
     def layers(self) -> nn.ModuleList:
@@ -92,6 +139,8 @@ class Trainee:
     tokenizer_json: dict[str, Any]
     """The content of tokenizer.json, including our own tokens."""
     context: int
+    solved: frozenset[str] = frozenset()
+    """Weights that pruning solved for. Their last bits depend on the number of threads."""
 
 
 def make_trainee(
@@ -109,18 +158,22 @@ def make_trainee(
     `layers` keeps only the first N layers. `family` determines the prompt; by default a Qwen2 model with chat tokens
     becomes `qwen`, any other base `mini`. `vocabulary` is a pair (N, texts) that cuts the vocabulary to the N most
     frequent tokens and those that the texts use. `units` is a pair (N, texts) that keeps, in every feed-forward block,
-    the N units that matter most for the texts.
+    the N units that matter most for the texts, and solves for their output weights.
     """
     checkpoint = open_checkpoint(locate(base))
     tokenizer = _read_tokenizer(checkpoint.folder)
     kind = _choose_family(checkpoint, tokenizer, family)
     checkpoint, prefix = _prepare(checkpoint, layers)
-    is_prm = all(name in checkpoint.tensors for name in kind.head_shapes(checkpoint.config))
+    shapes = kind.head_shapes(checkpoint.config)
+    if SURPRISE not in checkpoint.tensors:
+        # A PRM of the family `mini` keeps its head when it becomes one of `mini-lm`.
+        shapes = {name: shape for name, shape in shapes.items() if name not in (SURPRISE, DIGITS)}
+    is_prm = all(name in checkpoint.tensors for name in shapes)
     hidden_size = int(checkpoint.setting("hidden_size"))
     weights = load_weights(
         checkpoint,
         prefix=prefix,
-        head_shapes=kind.head_shapes(checkpoint.config) if is_prm else {},
+        head_shapes=shapes if is_prm else {},
         unused=("lm_head.",),
         dtype=torch.float32,
         device=torch.device("cpu"),
@@ -132,7 +185,7 @@ def make_trainee(
     for parameter in backbone.parameters():
         parameter.requires_grad_(True)
     if vocabulary is not None:
-        if kind.name != "mini":
+        if not isinstance(kind, Mini):
             raise OptionError(f"The vocabulary of the family {kind.name!r} cannot be cut: its token ids are fixed.")
         if is_prm:
             raise OptionError(
@@ -147,14 +200,17 @@ def make_trainee(
         prune_feed_forward(backbone, units[0], PromptTokenizer(tokenizer).encode(*units[1]))
     generator = torch.Generator().manual_seed(seed)
     size = _add_tokens(backbone, tokenizer, kind.added_tokens, generator)
-    model = RewardModel(backbone, hidden_size)
+    digits = digit_tokens(PromptTokenizer(tokenizer))
+    model = RewardModel(backbone, hidden_size, Surprise(size, digits) if isinstance(kind, MiniLM) else None)
     _fill_head(model, weights.head, generator)
     config = _exported_config(checkpoint.config, kind, size)
     if units is not None:
         config["intermediate_size"] = units[0]
     if vocabulary is not None:
         config = {name: value for name, value in config.items() if name not in OLD_IDS}
-    return Trainee(model.to(device), kind, PromptTokenizer(tokenizer), config, tokenizer, weights.context)
+    backbone.config._attn_implementation = choose_attention(backbone.config, torch.device(device))
+    solved = frozenset(name for name in model.state_dict() if units is not None and name.endswith(OUTPUT_WEIGHT))
+    return Trainee(model.to(device), kind, PromptTokenizer(tokenizer), config, tokenizer, weights.context, solved)
 
 
 def _read_tokenizer(folder: Path) -> dict[str, Any]:
@@ -234,7 +290,8 @@ def _add_tokens(backbone: Any, tokenizer: dict[str, Any], names: tuple[str, ...]
 
 def _fill_head(model: RewardModel, head: Any, generator: torch.Generator) -> None:
     if head:
-        model.score.load_state_dict({name.removeprefix("score."): tensor for name, tensor in head.items()})
+        own = {name: tensor for name, tensor in head.items() if not name.startswith("model.")}
+        model.load_state_dict(own, strict=False)
         return
     # The inputs of the head are as large as the weights of the last norm, which differ between bases (Qwen2.5: 7).
     norm = model.model.get_submodule("norm").get_parameter("weight")
@@ -248,7 +305,7 @@ def _fill_head(model: RewardModel, head: Any, generator: torch.Generator) -> Non
 
 
 def _exported_config(base: dict[str, Any], family: TwoClassFamily, vocabulary: int) -> dict[str, Any]:
-    kept = {name: value for name, value in base.items() if name not in ("auto_map", "dtype", "torch_dtype")}
+    kept = {name: value for name, value in base.items() if name not in NOT_EXPORTED}
     return kept | {
         "architectures": [family.architectures[0]],
         "vocab_size": vocabulary,

@@ -50,7 +50,7 @@ def make_optimizer(model: RewardModel, settings: Settings) -> torch.optim.AdamW:
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             fades = parameter.ndim > 1 and "embed_tokens" not in name
-            rate = head_rate if name.startswith("score.") else settings.learning_rate
+            rate = head_rate if name.startswith(("score.", "surprise.")) else settings.learning_rate
             groups.setdefault((rate, settings.weight_decay if fades else 0.0), []).append(parameter)
     layout: list[dict[str, Any]] = [
         {"params": parameters, "lr": rate, "peak": rate, "weight_decay": decay}

@@ -1,0 +1,176 @@
+"""The log-probabilities of tokens: which are read, what they add to a score, and that training agrees."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from surefoot.families import FAMILIES, PromptTokenizer
+from surefoot.families.mini.family import SOLUTION, STEP
+from surefoot.families.mini.surprise import DIGITS, EMBEDDINGS, INITIAL, SURPRISE, digit_tokens
+from surefoot.scoring.local import load_local
+from surefoot.scoring.logits import TwoClassModel
+from surefoot.testing import byte_tokenizer_json, write_base
+from surefoot.train import snapshot
+from surefoot.train.batch import Shape, collate, encode, merge
+from surefoot.train.example import from_label
+from surefoot.train.export import change_head, export
+from surefoot.train.loop import train
+from surefoot.train.model import make_trainee
+from surefoot.train.settings import Settings, Sitting
+
+MINI = FAMILIES["mini-lm"]
+TOKENIZER = PromptTokenizer(json.loads(byte_tokenizer_json(*MINI.added_tokens)))  # one token per byte
+QUESTION = "What are 2 bags of 3 pens?"
+
+
+def test_the_tokens_of_a_step_are_read_except_for_its_first() -> None:
+    prompt = MINI.render(TOKENIZER, "23?", ["1. a 23", "x", "4"])
+    text = "".join(TOKENIZER.decode([id]) if id < 256 else "|" for id in prompt.ids)
+    assert text == "23?|1. a 23|x|4|"
+    first = text.index("1.")
+    markers = [at for at, id in enumerate(prompt.ids) if id == TOKENIZER.token(STEP)]
+    assert prompt.reads == (*range(first, first + 6), *markers)
+    assert prompt.targets == (*TOKENIZER.encode(". a 23")[0], -1, -1, -1)
+    assert prompt.ends == (7, 8, 9)
+
+
+def test_the_calculators_notes_are_not_read() -> None:
+    prompt = MINI.render(TOKENIZER, QUESTION, ["2 * 3 = 7 pens"])
+    assert "<|sum-fails|>" in TOKENIZER.decode(prompt.ids)
+    assert prompt.targets == (*TOKENIZER.encode(" * 3 = 7 pens")[0], -1)
+
+
+def test_which_tokens_are_digits() -> None:
+    assert sorted(TOKENIZER.decode([id]) for id in digit_tokens(TOKENIZER)) == list("0123456789")
+
+
+def test_a_prompt_rendered_elsewhere_is_read_at_the_same_places() -> None:
+    """The calculator's notes are special tokens, too, and come before the first marker."""
+    prompt = MINI.render(TOKENIZER, QUESTION, ["2 * 3 = 6 pens", "So 6."])
+    assert MINI.place_reads(TOKENIZER, list(prompt.ids), 0) == prompt
+    assert SOLUTION in TOKENIZER.decode(prompt.ids)
+
+
+def test_the_score_is_that_of_torch() -> None:
+    """Logit of the head, plus a constant and a weighted log-probability per token, at least -16."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"score.0.weight": (8, 8), "score.0.bias": (8,), "score.2.weight": (2, 8), "score.2.bias": (2,)}
+    head = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    head[EMBEDDINGS] = torch.randn(300, 8, generator=generator) * 4
+    head[SURPRISE] = torch.tensor([[0.3, 0.7], [0.1, 0.2]])
+    head[DIGITS] = torch.zeros(300)
+    head[DIGITS][TOKENIZER.encode("0123456789")[0]] = 1.0
+    prompt = MINI.render(TOKENIZER, "2?", ["a2b3", "b"])
+    hidden = torch.randn(len(prompt.reads), 8, generator=generator) * 3
+    values = MINI.read_targets(head, hidden, torch.tensor(prompt.targets))
+    found = [value.score for value in MINI.combine(prompt, values)]
+
+    logprobs = (hidden @ head[EMBEDDINGS].T).log_softmax(-1)
+    inner = (hidden @ head["score.0.weight"].T + head["score.0.bias"]).relu()
+    right = (inner @ head["score.2.weight"].T + head["score.2.bias"]).softmax(-1)[:, 1].tolist()
+    two, b, three = (max(-16.0, float(logprobs[at, prompt.targets[at]])) for at in (0, 1, 2))
+    assert min(two, b, three) == -16.0, "the floor is reached in this example"
+    logit = math.log(right[3] / (1 - right[3])) + 0.3 + 0.7 * two + 0.1 + 0.2 * b + 0.3 + 0.7 * three
+    assert found == pytest.approx([1 / (1 + math.exp(-logit)), right[4]], rel=1e-4)
+
+
+def test_without_tokens_the_score_is_that_of_the_head() -> None:
+    """The engine then passes no targets at all."""
+    head = {
+        "score.0.weight": torch.eye(2), "score.0.bias": torch.zeros(2),
+        "score.2.weight": torch.eye(2), "score.2.bias": torch.zeros(2),
+    }  # fmt: skip
+    values = MINI.read(head, torch.tensor([[1.0, 3.0]]))
+    prompt = MINI.render(TOKENIZER, "?", ["a"])
+    assert [value.score for value in MINI.combine(prompt, values)] == pytest.approx([1 / (1 + math.exp(-2.0))])
+
+
+STEPS = [
+    (["2 * 3 = 6 pens", "So 6."], -1),
+    (["2 * 3 = 6 pens", "So 16."], 1),
+    (["2 + 3 = 5 pens", "So 5."], 0),
+    (["We count.", "So 12 * 3 = 36."], 1),
+]
+
+
+def test_training_and_scoring_agree(tmp_path: Path) -> None:
+    """One by one, merged into a trie in which steps branch between two digits, and scored by the engine."""
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    model = trainee.model
+    with torch.no_grad():
+        assert model.surprise is not None
+        model.surprise.weight.copy_(torch.tensor([[0.1, 0.6], [-0.1, 0.2]]))
+    examples = [from_label(QUESTION, steps, label) for steps, label in STEPS]
+    encoded, _ = encode(examples, trainee.family, trainee.tokenizer, 512)
+    shape = Shape(4096, 8)
+    with torch.no_grad():
+        alone = [model(collate([each], shape, segments=True)).sigmoid().tolist() for each in encoded]
+        (row,) = merge(encoded, range(len(encoded)), 4096, 0, 0)
+        together = model(collate([row], shape, segments=True)).sigmoid().tolist()
+    assert {round(score, 5) for score in together} == {round(score, 5) for scores in alone for score in scores}
+
+    scorer = load_local(export(trainee, tmp_path / "out"))
+    with pytest.raises(AttributeError, match="mini-lm do not have two logits per token"):
+        TwoClassModel(scorer)  # they would lack what the digits add
+    for (steps, label), scores in zip(STEPS, alone, strict=True):
+        read = len(steps) if label == -1 else label + 1
+        assert scorer.score(QUESTION, steps).step_scores[:read] == pytest.approx(scores, abs=1e-5)
+
+
+def test_a_session_reads_them_too(tmp_path: Path) -> None:
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    scorer = load_local(export(trainee, tmp_path / "out"))
+    steps = ["2 * 3 = 6 pens.", "12 more make 6 + 12 = 18 pens.", "The answer is 18."]
+    expected = scorer.score(QUESTION, steps).step_scores
+    session = scorer.session(QUESTION)
+    for count in range(1, len(steps) + 1):
+        (found,) = session.score([steps[:count]])
+        assert found.step_scores == pytest.approx(expected[:count], abs=1e-5)
+
+
+def test_the_head_can_be_changed(tmp_path: Path) -> None:
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    steps = STEPS[0][0]
+    (example,), _ = encode([from_label(QUESTION, steps, -1)], trainee.family, trainee.tokenizer, 512)
+    batch = collate([example], Shape(4096, 8), segments=True)
+    with torch.no_grad():
+        mlp, *others = trainee.model.features(trainee.model.hidden(batch), batch).unbind(-1)
+    counts = [len(step) - 1 for step in steps]  # one token per character, and the first is not read
+    assert (others[0] + others[2]).tolist() == counts
+    changed = change_head(trainee.model.state_dict(), 2.0, torch.tensor([0.1, 0.2, 0.3, 0.4]))
+    found = load_local(export(trainee, tmp_path / "out", weights=changed)).score(QUESTION, steps).step_scores
+    expected = 2 * mlp + 0.1 * others[0] + 0.2 * others[1] + 0.3 * others[2] + 0.4 * others[3]
+    assert found == pytest.approx(expected.sigmoid().tolist(), abs=1e-5)
+
+
+def test_the_head_is_fitted_to_validation_examples(tmp_path: Path) -> None:
+    examples = [from_label(f"{QUESTION} {number}", steps, label) for number in range(6) for steps, label in STEPS]
+    settings = Settings(steps=2, precision="float32")
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    noise = [replace(example, targets=tuple(reversed(example.targets))) for example in examples[::3]]
+    result = train(
+        trainee, examples, tmp_path / "out", settings, Sitting(progress=False), validation=[*examples, *noise]
+    )
+    trained = snapshot.load(tmp_path / "out" / "checkpoints" / "step-00000002.pt")["model"]
+    exported = load_file(result.folder / "model.safetensors")
+    shares = exported[SURPRISE] / trained[SURPRISE]
+    factor = exported["score.2.weight"][0, 0] / trained["score.2.weight"][0, 0]
+    assert torch.allclose(exported["score.2.weight"], trained["score.2.weight"] * factor, rtol=1e-4)
+    assert not torch.allclose(shares[:, 1], factor.expand(2), rtol=1e-2), "more than the scale changed"
+
+
+def test_a_model_of_the_family_mini_keeps_its_head(tmp_path: Path) -> None:
+    old = make_trainee(write_base(tmp_path / "base"), family="mini", seed=1).model.state_dict()
+    export(make_trainee(tmp_path / "base", family="mini", seed=1), tmp_path / "old")
+    new = make_trainee(tmp_path / "old", family="mini-lm", seed=2).model.state_dict()
+    assert new.pop(SURPRISE).tolist() == [pytest.approx(row) for row in INITIAL]
+    assert new.pop(DIGITS).sum() == 10
+    assert new.keys() == old.keys()
+    assert all(torch.equal(new[name], old[name]) for name in old)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from surefoot.train.metrics import (
     Judged,
@@ -53,17 +54,33 @@ def test_the_scale_makes_scores_probabilities() -> None:
 FEATURES = np.random.default_rng(0).normal(size=(50, 2))
 
 
-def test_the_weights_of_the_head_are_found_exactly() -> None:
-    # The targets are the probabilities of a known weighted sum, so the lowest loss is at its weights.
-    targets = 1 / (1 + np.exp(-(2.0 * FEATURES[:, 0] - 0.5 * FEATURES[:, 1] + 0.3)))
-    assert fit_head(FEATURES, targets, np.ones(2)) == pytest.approx((2.0, -0.5), abs=1e-6)
+def test_the_weights_of_the_head_are_those_of_a_penalized_regression() -> None:
+    """At the best weights, the gradient of cross-entropy and penalty is zero (computed by torch)."""
+    targets = (FEATURES @ [1.0, -2.0] + np.random.default_rng(1).normal(size=50) > 0).astype(float)
+    start = np.array([0.5, 0.1])
+    found = fit_head(FEATURES, targets, start)
+    assert found is not None
+    weights = torch.tensor(found, requires_grad=True)
+    logits = torch.tensor(FEATURES) @ weights
+    # The constant is not returned; find the best one for these weights by bisection of its gradient.
+    low, high = -20.0, 20.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        too_high = float(torch.sigmoid(logits.detach() + middle).sum()) > targets.sum()
+        low, high = (low, middle) if too_high else (middle, high)
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits + low, torch.tensor(targets), reduction="sum")
+    deviations = torch.tensor(FEATURES.std(0))
+    penalty = ((weights - torch.tensor(start)) * deviations).square().sum() / 2
+    (gradient,) = torch.autograd.grad(loss + penalty, [weights])
+    assert gradient.tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
+    assert found != pytest.approx(start, abs=0.1)
 
 
 def test_a_head_is_not_fitted_to_examples_that_say_too_little() -> None:
     opposed = 1 / (1 + np.exp(FEATURES[:, 0]))
-    separated = (FEATURES.sum(1) > 0).astype(float)  # any weight is better than a smaller one
     assert fit_head(FEATURES, opposed, np.ones(2)) is None
-    assert fit_head(FEATURES, separated, np.ones(2)) is None
+    separated = (FEATURES.sum(1) > 0).astype(float)  # without a penalty, any weight is better than a smaller one
+    assert fit_head(FEATURES, separated, np.ones(2)) == pytest.approx(np.ones(2), abs=3.0)
 
 
 @pytest.mark.parametrize(

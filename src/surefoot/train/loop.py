@@ -214,9 +214,12 @@ class Run:
         for batch, weight in zip(batches, weights, strict=True):
             with self._autocast():
                 hidden = self.model.hidden(batch)
-                margin = self.model.margins(hidden, batch)
+                parts = self.model.parts(hidden, batch)
                 language = self.model.language_loss(hidden, batch) / max(1, predicted)
-            losses = binary_cross_entropy_with_logits(margin.float(), batch.targets, reduction="none")
+            # Each part learns to judge alone, and the score is their mean. Trained on their sum, the part that learns
+            # faster leaves nothing to learn for the other one.
+            logits, targets = parts.float() * parts.shape[1], batch.targets[:, None].expand_as(parts)
+            losses = binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
             loss = (losses * weight).sum() / total
             (loss + self.settings.language_weight * language).backward()  # type: ignore[no-untyped-call]
             loss_sum += float(loss.detach())

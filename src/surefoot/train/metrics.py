@@ -21,6 +21,8 @@ TINY = 1e-7
 """Scores are at least this far from 0 and 1 where a logarithm is taken."""
 SCALES = 0.25, 4.0
 """The smallest and the largest factor on the logits: validation examples are few, and classes may separate."""
+PENALTY = 1.0
+"""How strongly the weights of a head stay near the trained ones, if features are measured in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,15 @@ def best_scale(judged: Sequence[Judged], threshold: float) -> float:
 def fit_head(features: np.ndarray, targets: np.ndarray, start: np.ndarray) -> np.ndarray | None:
     """Return the weights of the features (one row per step) with the lowest loss, apart from a constant.
 
-    The first feature is the logit of the MLP. Without a usable fit the result is None, and the trained weights are the
-    better choice: if the examples are so few that they separate, or if the logit of the MLP counts for nothing.
+    The first feature is the logit of the MLP. Features are measured in standard deviations, and a small penalty keeps
+    their weights near the trained ones. The result is None if the logit of the MLP counts for nothing or for too much:
+    the examples then say too little, and the trained weights are the better choice.
     """
-    columns = np.column_stack([features, np.ones(len(features))])
-    weights = fit_weights(columns, targets, np.append(start, 0.0))[:-1]
-    usable = SCALES[0] <= weights[0] <= SCALES[1] and bool((np.abs(weights) <= SCALES[1]).all())
-    return weights if usable else None
+    scale = np.maximum(features.std(0), TINY)
+    columns = np.column_stack([features / scale, np.ones(len(features))])
+    penalty = np.append(np.full(len(scale), PENALTY), 0.0)
+    weights: np.ndarray = fit_weights(columns, targets, np.append(start * scale, 0.0), penalty)[:-1] / scale
+    return weights if SCALES[0] <= weights[0] <= SCALES[1] else None
 
 
 def _logits(scores: np.ndarray) -> np.ndarray:

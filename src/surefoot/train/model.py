@@ -23,7 +23,16 @@ from surefoot.families import PromptTokenizer, all_families, find_family
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini import locate
 from surefoot.families.mini.family import Mini
-from surefoot.families.mini.surprise import DIGITS, FLOOR, INITIAL, SURPRISE, MiniLM, digit_tokens
+from surefoot.families.mini.surprise import (
+    DIGITS,
+    FEATURES,
+    FLOOR,
+    SURPRISE,
+    MiniLM,
+    digit_tokens,
+    kinds,
+    token_features,
+)
 from surefoot.train.attention import NAME, choose_attention
 from surefoot.train.batch import Batch
 from surefoot.train.pruning import OUTPUT_WEIGHT, prune_feed_forward
@@ -34,25 +43,25 @@ OLD_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 NOT_EXPORTED = ("_model_name_or_path", "auto_map", "dtype", "torch_dtype")
 """Config entries that describe the base's files."""
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
+INITIAL = ((0.0, 0.2), (0.0, 0.01))
+"""The weights of the constant and of the log-probability before training, for digits and for other tokens."""
 
 
 class Surprise(nn.Module):
-    """What the log-probability of a token adds to the logit of its step (see `families.mini.surprise`)."""
+    """What a token adds to the logit of its step (see `families.mini.surprise`)."""
 
     digits: Tensor
 
     def __init__(self, vocabulary: int, digits: Sequence[int] = ()) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.tensor(INITIAL))
+        self.weight = nn.Parameter(pad(torch.tensor(INITIAL), (0, FEATURES - 2)))
         self.register_buffer("digits", torch.zeros(vocabulary))
         self.digits[list(digits)] = 1.0
 
-    def features(self, logprobs: Tensor, tokens: Tensor, steps: Tensor, count: int) -> Tensor:
+    def sums(self, features: Tensor, tokens: Tensor, steps: Tensor, count: int) -> Tensor:
         """Return for each of `count` steps what the weights are multiplied by, in their order."""
-        kind = 1 - self.digits[tokens].long()
-        rows = torch.stack([torch.ones_like(logprobs), logprobs.clamp(min=FLOOR)], -1)
-        sums = logprobs.new_zeros(count, *self.weight.shape)
-        return sums.index_put((steps, kind), rows, accumulate=True).flatten(1)
+        sums = features.new_zeros(count, *self.weight.shape)
+        return sums.index_put((steps, kinds(self.digits, tokens)), features, accumulate=True).flatten(1)
 
 
 class RewardModel(nn.Module):
@@ -79,12 +88,20 @@ class RewardModel(nn.Module):
 
     def margins(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the logit difference at each read position."""
+        return self.parts(hidden, batch).sum(-1)
+
+    def parts(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Return the summands of the logit difference: that of the MLP and, if tokens are read, that of the tokens."""
         features = self.features(hidden, batch)
-        margin = features[:, 0]
-        return margin if self.surprise is None else margin + (features[:, 1:] * self.surprise.weight.flatten()).sum(-1)
+        if self.surprise is None:
+            return features
+        return torch.stack([features[:, 0], (features[:, 1:] * self.surprise.weight.flatten()).sum(-1)], -1)
 
     def features(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the MLP's logit difference at each read position and, if tokens are read, their features."""
+        """Return the MLP's logit difference at each read position and, if tokens are read, the sums of their features.
+
+        Training only uses the log-probabilities. The other features are weighted afterwards, on validation examples.
+        """
         reads = hidden[batch.rows, batch.columns]
         with torch.autocast(hidden.device.type, enabled=False):
             wrong, right = self.score(reads.float()).unbind(-1)
@@ -94,17 +111,27 @@ class RewardModel(nn.Module):
         if batch.predicted is None:
             return pad(margin[:, None], (0, self.surprise.weight.numel()))
         rows, columns, following, steps = batch.predicted
-        logprobs = -cross_entropy(self._logits(hidden[rows, columns]), following, reduction="none")
-        return torch.cat([margin[:, None], self.surprise.features(logprobs, following, steps, len(margin))], -1)
+        before = hidden[rows, columns]
+        if self.training:
+            logprobs = -cross_entropy(self._logits(before), following, reduction="none")
+            values = torch.stack([torch.ones_like(logprobs), logprobs.clamp(min=FLOOR)], -1)
+            values = pad(values, (0, FEATURES - 2))
+        else:
+            with torch.autocast(hidden.device.type, enabled=False):
+                values = token_features(self._embeddings(), self.surprise.digits, before.float(), following)
+        return torch.cat([margin[:, None], self.surprise.sums(values, following, steps, len(margin))], -1)
+
+    def _embeddings(self) -> Tensor:
+        """The output layer, as in models with tied embeddings.
+
+        It does not learn from predictions: most users freeze the embeddings, and the gradient of a whole vocabulary
+        costs as much as several layers.
+        """
+        weight: Tensor = self.model.get_submodule("embed_tokens").get_parameter("weight").detach()
+        return weight
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        """Predict the next token. The embeddings are the output matrix, as in models with tied embeddings.
-
-        They do not learn from this: most users freeze them, and the gradient of a whole vocabulary costs as much as
-        several layers.
-        """
-        table = self.model.get_submodule("embed_tokens").get_parameter("weight").detach()
-        return linear(hidden, table.to(hidden.dtype)).float()
+        return linear(hidden, self._embeddings().to(hidden.dtype)).float()
 
     def language_loss(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the sum of the cross-entropies of the tokens of correct solutions."""

@@ -31,14 +31,17 @@ from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_ques
 from surefoot.train.example import Example
 from surefoot.train.export import as_stored, change_head, export, move_threshold
 from surefoot.train.interrupt import Interrupt
-from surefoot.train.metrics import Judged, Quality, best_scale, best_threshold, fit_head, measure
-from surefoot.train.model import Trainee
+from surefoot.train.metrics import Judged, Quality, best_scale, best_threshold, fit_features, fit_head, measure
+from surefoot.train.model import Surprise, Trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
 from surefoot.train.run_log import Log, draw_curve
 from surefoot.train.settings import Settings, Sitting
 from surefoot.train.trackers import Trackers
 
 logger = logging.getLogger("surefoot")
+
+CALIBRATED_ON = 200
+"""How many examples the weights of log-probabilities are fitted to before the training, half of them incorrect."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,11 @@ class Run:
         if settings.gradient_checkpointing:
             backbone: Any = self.model.model
             backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self.precision = choose_precision(settings.precision, self.device)
+        if self.model.surprise is not None and snapshot.last(self.snapshots) is None:
+            self._calibrate(self.model.surprise)
         self.optimizer = make_optimizer(self.model, settings)
         self.average: dict[str, Tensor] | None = self._weights() if settings.ema else None
-        self.precision = choose_precision(settings.precision, self.device)
         self.step = self.epoch = self.batch = self.tokens = 0
         self.best: tuple[float, float] | None = None
         self.evaluated = time.monotonic()
@@ -242,6 +247,22 @@ class Run:
             "norm": round(float(norm), 4),
             "tokens": sum(batch.tokens for batch in batches),
         }
+
+    @torch.no_grad()
+    def _calibrate(self, surprise: Surprise) -> None:
+        """Fit the weights of log-probabilities to some examples before the training.
+
+        Otherwise the decoder would learn to be less, or more, surprised by everything until scores are probabilities.
+        """
+        rng = random.Random(f"calibrate/{self.settings.seed}")
+        kinds = [[each for each in self.examples if each.wrong is wrong] for wrong in (True, False)]
+        some = [each for kind in kinds for each in rng.sample(kind, min(len(kind), CALIBRATED_ON // 2))]
+        features = torch.cat(self._read(some, self.model.features))[:, 1:].double()
+        targets = np.array([target for example in some for target in example.targets])
+        features *= 2 * surprise.in_training.flatten()  # alone, a part counts twice
+        weight = surprise.weight
+        fitted = fit_features(features.numpy(), targets, weight.cpu().double().flatten().numpy())
+        weight.copy_(torch.from_numpy(fitted).reshape(weight.shape))
 
     def _record(self, **row: Any) -> None:
         self.log.add(**row)

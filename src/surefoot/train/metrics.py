@@ -107,15 +107,24 @@ def best_scale(judged: Sequence[Judged], threshold: float) -> float:
 def fit_head(features: np.ndarray, targets: np.ndarray, start: np.ndarray) -> np.ndarray | None:
     """Return the weights of the features (one row per step) with the lowest loss, apart from a constant.
 
-    The first feature is the logit of the MLP. Features are measured in standard deviations, and a small penalty keeps
-    their weights near the trained ones. The result is None if the logit of the MLP counts for nothing or for too much:
-    the examples then say too little, and the trained weights are the better choice.
+    The first feature is the logit of the MLP. The result is None if it counts for nothing or for too much: the examples
+    then say too little, and the trained weights are the better choice.
     """
-    scale = np.maximum(features.std(0), TINY)
-    columns = np.column_stack([features / scale, np.ones(len(features))])
-    penalty = np.append(np.full(len(scale), PENALTY), 0.0)
-    weights: np.ndarray = fit_weights(columns, targets, np.append(start * scale, 0.0), penalty)[:-1] / scale
+    with_constant = np.column_stack([features, np.ones(len(features))])
+    weights = fit_features(with_constant, targets, np.append(start, 0.0))[:-1]
     return weights if SCALES[0] <= weights[0] <= SCALES[1] else None
+
+
+def fit_features(features: np.ndarray, targets: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the weights of the features with the lowest loss.
+
+    Features are measured in standard deviations, and a small penalty keeps their weights near those at the start. A
+    constant feature has no penalty.
+    """
+    varies = features.std(0) > TINY
+    scale = np.where(varies, features.std(0), 1.0)
+    weights: np.ndarray = fit_weights(features / scale, targets, start * scale, PENALTY * varies) / scale
+    return weights
 
 
 def _logits(scores: np.ndarray) -> np.ndarray:

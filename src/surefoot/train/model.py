@@ -58,6 +58,13 @@ class Surprise(nn.Module):
         self.register_buffer("digits", torch.zeros(vocabulary))
         self.digits[list(digits)] = 1.0
 
+    @property
+    def in_training(self) -> Tensor:
+        """Which weights training uses, as 1 and 0: those of the constant and of the log-probability."""
+        used = torch.zeros(self.weight.shape)
+        used[:, :2] = 1.0
+        return used
+
     def sums(self, features: Tensor, tokens: Tensor, steps: Tensor, count: int) -> Tensor:
         """Return for each of `count` steps what the weights are multiplied by, in their order."""
         sums = features.new_zeros(count, *self.weight.shape)

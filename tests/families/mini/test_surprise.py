@@ -59,20 +59,14 @@ def test_a_prompt_rendered_elsewhere_is_read_at_the_same_places() -> None:
 
 
 def features_by_definition(logits: torch.Tensor, token: int, digits: list[int]) -> list[float]:
-    """The features of one token from all logits: torch's distributions instead of sums over blocks."""
-    prediction = torch.distributions.Categorical(logits=logits.double())
-    logprob = float(prediction.log_prob(torch.tensor(token)))
-    found = [
-        logprob,
-        logprob - math.log(float(prediction.probs.max())),
-        logprob + float(prediction.entropy()),
-        0.0,
-        0.0,
-    ]
+    """The features of one token from the chances of all tokens, instead of sums over blocks."""
+    chances = logits.double().softmax(0).tolist()
+    logprob = math.log(chances[token])
+    entropy = -sum(chance * math.log(chance) for chance in chances)
+    found = [logprob, logprob - math.log(max(chances)), logprob + entropy, 0.0, 0.0]
     if token in digits:
-        ten = torch.distributions.Categorical(logits=logits[digits].double())
-        among = float(ten.log_prob(torch.tensor(digits.index(token))))
-        found[3:] = among, among - math.log(float(ten.probs.max()))
+        ten = [chances[digit] for digit in digits]
+        found[3:] = math.log(chances[token] / sum(ten)), math.log(chances[token] / max(ten))
     return [1.0, *(max(-16.0, value) for value in found)]
 
 
@@ -129,9 +123,8 @@ def test_training_and_scoring_agree(tmp_path: Path) -> None:
     model = trainee.model
     with torch.no_grad():
         assert model.surprise is not None
-        model.eval().surprise.weight.copy_(
-            torch.tensor([[0.1, 0.6, 0.1, 0.2, 0.3, 0.4], [-0.1, 0.2, 0.1, 0.3, 0.0, 0.0]])
-        )
+        model.surprise.weight.copy_(torch.tensor([[0.1, 0.6, 0.1, 0.2, 0.3, 0.4], [-0.1, 0.2, 0.1, 0.3, 0.0, 0.0]]))
+    model.eval()
     examples = [from_label(QUESTION, steps, label) for steps, label in STEPS]
     encoded, _ = encode(examples, trainee.family, trainee.tokenizer, 512)
     shape = Shape(4096, 8)
@@ -187,11 +180,37 @@ def test_each_part_learns_to_judge_alone(tmp_path: Path) -> None:
     model = trainee.model.train()
     mlp = model.features(model.hidden(batch), batch)[:, 0]
     expected = torch.nn.functional.binary_cross_entropy_with_logits(2 * mlp, batch.targets) / 2
-    (gradient,) = torch.autograd.grad(expected, [model.score[2].weight])
+    last = model.get_parameter("score.2.weight")
+    (gradient,) = torch.autograd.grad(expected, [last])
     seen: list[torch.Tensor] = []
-    model.score[2].weight.register_hook(lambda found: seen.append(found.clone()))
+    last.register_hook(lambda found: seen.append(found.clone()))  # type: ignore[no-untyped-call]
     run.learn([batch])
     assert torch.allclose(seen[0], gradient, atol=1e-7)
+
+
+def test_scores_are_probabilities_before_the_training(tmp_path: Path) -> None:
+    """Log-probabilities alone have the lowest cross-entropy that a constant and a weight per kind of token allow."""
+    # One correct solution, one incorrect one: as many of each as the weights are fitted to.
+    examples = [from_label(f"{QUESTION} {number}", steps, label) for number in range(100) for steps, label in STEPS[:2]]
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    Run(trainee, examples, tmp_path / "out", Settings(precision="float32"), Sitting(), (), ())
+    encoded, _ = encode(examples, trainee.family, trainee.tokenizer, 512)
+    model = trainee.model.train()
+    assert model.surprise is not None
+    loss, rows, weights = torch.zeros(()), [], model.surprise.weight
+    for each in encoded:
+        batch = collate([each], Shape(4096, 8), segments=True)
+        hidden = model.hidden(batch)
+        rows.append(2 * model.features(hidden, batch)[:, 1:].detach())
+        alone = 2 * model.parts(hidden, batch)[:, 1]
+        loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(alone, batch.targets, reduction="sum")
+    # The penalty is half the squared distance from the initial weights, in standard deviations of the features.
+    deviations = torch.cat(rows).std(0, correction=0).reshape(2, 6)[:, :2]
+    moved = (weights[:, :2] - torch.tensor(INITIAL)) * deviations
+    (gradient,) = torch.autograd.grad(loss + moved.square().sum() / 2, [weights])
+    assert gradient[:, :2] / deviations == pytest.approx(torch.zeros(2, 2), abs=0.05)
+    assert moved.abs().max() > 1
+    assert not weights[:, 2:].any()
 
 
 def test_the_head_is_fitted_to_validation_examples(tmp_path: Path) -> None:

@@ -489,6 +489,20 @@ def test_norms_biases_and_embeddings_do_not_decay(llama: Path) -> None:
     assert groups["surprise.weight"] == (pytest.approx(1.5e-2), 0.01)
 
 
+def test_a_run_can_finish_before_its_schedule(llama: Path, tmp_path: Path) -> None:
+    """The weights are those of the longer run at that step, whether it was paused there or not."""
+    settings = replace(FAST, steps=6, decay="linear")
+    paused = train(make_trainee(llama), rule(12), tmp_path / "paused", settings, replace(QUIET, steps=3))
+    assert not paused.finished
+    expected = snapshot.load(tmp_path / "paused" / "checkpoints" / "step-00000003.pt")["model"]
+    last = replace(QUIET, last_step=3)
+    for folder in ("paused", "new"):
+        result = train(make_trainee(llama), rule(12), tmp_path / folder, settings, last)
+        assert (result.finished, result.step, result.steps) == (True, 3, 6)
+        found = weights(result.folder)
+        assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
 @pytest.mark.parametrize(
     ("decay", "factors"),
     [

@@ -114,6 +114,7 @@ def _train(values: Mapping[str, Any], *, progress: bool) -> int:
     sitting = Sitting(
         minutes=run.minutes,
         steps=run.pause_steps,
+        last_step=run.last_step,
         evaluate_steps=run.evaluate_steps,
         evaluate_minutes=run.evaluate_minutes,
         save_steps=run.save_steps,

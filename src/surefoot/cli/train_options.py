@@ -123,6 +123,9 @@ class RunOptions:
         None
     )
     pause_steps: Annotated[int | None, Key("Pause after N steps.", metavar="N", default="do not pause", min=1)] = None
+    last_step: Annotated[
+        int | None, Key("Finish after step N of the schedule.", metavar="N", default="finish the schedule", min=1)
+    ] = None
     evaluate_minutes: Annotated[float, Key("Evaluate every M minutes.")] = 10.0
     evaluate_steps: Annotated[int | None, Key("Evaluate every N steps instead.", metavar="N")] = None
     save_minutes: Annotated[float, Key("Save a snapshot every M minutes.")] = 10.0

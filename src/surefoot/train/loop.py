@@ -186,7 +186,7 @@ class Run:
         stream = self._stream()
         bar = Progress(self.steps, shown=self.sitting.progress, unit="step", done=self.step)
         with bar, Interrupt() as interrupt:
-            while self.step < self.steps:
+            while self.step < min(self.steps, self.sitting.last_step or self.steps):
                 now = time.monotonic()
                 if interrupt.asked:
                     self._save()

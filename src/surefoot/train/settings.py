@@ -92,6 +92,8 @@ class Sitting:
     """Pause after this time; the same call resumes the run."""
     steps: int | None = None
     """Pause after this many steps in one call."""
+    last_step: int | None = None
+    """Finish and export after this step, although the schedule of the learning rate has more."""
     evaluate_steps: int | None = None
     evaluate_minutes: float | None = 10.0
     save_steps: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -469,6 +470,18 @@ def test_what_is_frozen_stays(llama: Path, tmp_path: Path) -> None:
     assert "score.2.bias" in changed
     with pytest.raises(OptionError, match="the model has 2 layers"):
         freeze(trainee.model, replace(FAST, freeze_layers=3))
+
+
+def test_a_base_of_transformers_5_becomes_a_model_for_both_versions(llama: Path, tmp_path: Path) -> None:
+    """Version 5 writes the base of the rotary frequencies in a dictionary, version 4 reads it at the top level."""
+    shutil.copytree(llama, tmp_path / "base")
+    config = json.loads((llama / "config.json").read_text())
+    theta = config.pop("rope_theta")
+    config["rope_parameters"] = {"rope_theta": theta, "rope_type": "default"}
+    (tmp_path / "base" / "config.json").write_text(json.dumps(config | {"transformers_version": "5.0.0"}))
+    exported = json.loads((export(make_trainee(tmp_path / "base"), tmp_path / "out") / "config.json").read_text())
+    assert exported["rope_theta"] == exported["rope_parameters"]["rope_theta"] == theta
+    assert "transformers_version" not in exported
 
 
 def test_norms_biases_and_embeddings_do_not_decay(llama: Path) -> None:

@@ -40,7 +40,7 @@ from surefoot.train.vocabulary import cut_vocabulary
 
 OLD_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 """Config entries that refer to the full vocabulary and are dropped when it is cut."""
-NOT_EXPORTED = ("_model_name_or_path", "auto_map", "dtype", "torch_dtype")
+NOT_EXPORTED = ("_model_name_or_path", "auto_map", "dtype", "torch_dtype", "transformers_version")
 """Config entries that describe the base's files."""
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
 INITIAL = ((0.0, 0.2), (0.0, 0.01))
@@ -340,6 +340,8 @@ def _fill_head(model: RewardModel, head: Any, generator: torch.Generator) -> Non
 
 def _exported_config(base: dict[str, Any], family: TwoClassFamily, vocabulary: int) -> dict[str, Any]:
     kept = {name: value for name, value in base.items() if name not in NOT_EXPORTED}
+    if theta := (kept.get("rope_parameters") or {}).get("rope_theta"):
+        kept["rope_theta"] = theta  # where transformers 4 looks for it
     return kept | {
         "architectures": [family.architectures[0]],
         "vocab_size": vocabulary,

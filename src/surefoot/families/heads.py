@@ -107,34 +107,3 @@ def _log_probabilities(rows: Tensor, hidden: Tensor, targets: Tensor) -> Tensor:
         inside = (targets >= start) & (targets < start + BLOCK)
         wanted[inside] = logits[inside].gather(1, (targets[inside] - start)[:, None])[:, 0]
     return wanted - total
-
-
-def predictions(rows: Tensor, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The log-probability of each target, that of the most likely token, and the entropy of the prediction, in nats.
-
-    They are computed in float32, whatever the dtype of the output layer.
-    """
-    import torch
-
-    parts = range(0, len(hidden), ROWS)
-    found = [_predictions(rows, hidden[at : at + ROWS], targets[at : at + ROWS]) for at in parts]
-    logprobs, tops, entropies = (torch.cat(each) for each in zip(*found, strict=True))
-    return logprobs, tops, entropies
-
-
-def _predictions(rows: Tensor, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for a few positions, one block of the vocabulary at a time."""
-    import torch
-
-    total = hidden.new_full((len(hidden),), float("-inf"))
-    top, mean, wanted = total.clone(), torch.zeros_like(total), torch.empty_like(total)
-    for start in range(0, len(rows), BLOCK):
-        logits = hidden @ rows[start : start + BLOCK].float().T
-        own = logits.logsumexp(1)
-        both = torch.logaddexp(total, own)
-        # the mean logit under the distribution of all tokens so far
-        mean = mean * (total - both).exp() + (logits.softmax(1) * logits).sum(1) * (own - both).exp()
-        total, top = both, torch.maximum(top, logits.amax(1))
-        inside = (targets >= start) & (targets < start + BLOCK)
-        wanted[inside] = logits[inside].gather(1, (targets[inside] - start)[:, None])[:, 0]
-    return wanted - total, top - total, total - mean

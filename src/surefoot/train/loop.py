@@ -259,7 +259,7 @@ class Run:
         some = [each for kind in kinds for each in rng.sample(kind, min(len(kind), CALIBRATED_ON // 2))]
         features = torch.cat(self._read(some, self.model.features))[:, 1:].double()
         targets = np.array([target for example in some for target in example.targets])
-        features *= 2 * surprise.in_training.flatten()  # alone, a part counts twice
+        features *= 2  # alone, a part counts twice
         weight = surprise.weight
         fitted = fit_features(features.numpy(), targets, weight.cpu().double().flatten().numpy())
         weight.copy_(torch.from_numpy(fitted).reshape(weight.shape))

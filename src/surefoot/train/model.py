@@ -23,16 +23,7 @@ from surefoot.families import PromptTokenizer, all_families, find_family
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini import locate
 from surefoot.families.mini.family import Mini
-from surefoot.families.mini.surprise import (
-    DIGITS,
-    FEATURES,
-    FLOOR,
-    SURPRISE,
-    MiniLM,
-    digit_tokens,
-    kinds,
-    token_features,
-)
+from surefoot.families.mini.surprise import DIGITS, SURPRISE, MiniLM, digit_tokens, kinds, token_features
 from surefoot.train.attention import NAME, choose_attention
 from surefoot.train.batch import Batch
 from surefoot.train.pruning import OUTPUT_WEIGHT, prune_feed_forward
@@ -54,16 +45,9 @@ class Surprise(nn.Module):
 
     def __init__(self, vocabulary: int, digits: Sequence[int] = ()) -> None:
         super().__init__()
-        self.weight = nn.Parameter(pad(torch.tensor(INITIAL), (0, FEATURES - 2)))
+        self.weight = nn.Parameter(torch.tensor(INITIAL))
         self.register_buffer("digits", torch.zeros(vocabulary))
         self.digits[list(digits)] = 1.0
-
-    @property
-    def in_training(self) -> Tensor:
-        """Which weights training uses, as 1 and 0: those of the constant and of the log-probability."""
-        used = torch.zeros(self.weight.shape)
-        used[:, :2] = 1.0
-        return used
 
     def sums(self, features: Tensor, tokens: Tensor, steps: Tensor, count: int) -> Tensor:
         """Return for each of `count` steps what the weights are multiplied by, in their order."""
@@ -105,10 +89,7 @@ class RewardModel(nn.Module):
         return torch.stack([features[:, 0], (features[:, 1:] * self.surprise.weight.flatten()).sum(-1)], -1)
 
     def features(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """Return the MLP's logit difference at each read position and, if tokens are read, the sums of their features.
-
-        Training only uses the log-probabilities. The other features are weighted afterwards, on validation examples.
-        """
+        """Return the MLP's logit difference at each read position and, if tokens are read, sums of their features."""
         reads = hidden[batch.rows, batch.columns]
         with torch.autocast(hidden.device.type, enabled=False):
             wrong, right = self.score(reads.float()).unbind(-1)
@@ -118,27 +99,18 @@ class RewardModel(nn.Module):
         if batch.predicted is None:
             return pad(margin[:, None], (0, self.surprise.weight.numel()))
         rows, columns, following, steps = batch.predicted
-        before = hidden[rows, columns]
-        if self.training:
-            logprobs = -cross_entropy(self._logits(before), following, reduction="none")
-            values = torch.stack([torch.ones_like(logprobs), logprobs.clamp(min=FLOOR)], -1)
-            values = pad(values, (0, FEATURES - 2))
-        else:
-            with torch.autocast(hidden.device.type, enabled=False):
-                values = token_features(self._embeddings(), self.surprise.digits, before.float(), following)
-        return torch.cat([margin[:, None], self.surprise.sums(values, following, steps, len(margin))], -1)
-
-    def _embeddings(self) -> Tensor:
-        """The output layer, as in models with tied embeddings.
-
-        It does not learn from predictions: most users freeze the embeddings, and the gradient of a whole vocabulary
-        costs as much as several layers.
-        """
-        weight: Tensor = self.model.get_submodule("embed_tokens").get_parameter("weight").detach()
-        return weight
+        logprobs = -cross_entropy(self._logits(hidden[rows, columns]), following, reduction="none")
+        sums = self.surprise.sums(token_features(logprobs), following, steps, len(margin))
+        return torch.cat([margin[:, None], sums], -1)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return linear(hidden, self._embeddings().to(hidden.dtype)).float()
+        """Predict the next token. The embeddings are the output matrix, as in models with tied embeddings.
+
+        They do not learn from this: most users freeze them, and the gradient of a whole vocabulary costs as much as
+        several layers.
+        """
+        table = self.model.get_submodule("embed_tokens").get_parameter("weight").detach()
+        return linear(hidden, table.to(hidden.dtype)).float()
 
     def language_loss(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the sum of the cross-entropies of the tokens of correct solutions."""

@@ -58,43 +58,26 @@ def test_a_prompt_rendered_elsewhere_is_read_at_the_same_places() -> None:
     assert SOLUTION in TOKENIZER.decode(prompt.ids)
 
 
-def features_by_definition(logits: torch.Tensor, token: int, digits: list[int]) -> list[float]:
-    """The features of one token from the chances of all tokens, instead of sums over blocks."""
-    chances = logits.double().softmax(0).tolist()
-    logprob = math.log(chances[token])
-    entropy = -sum(chance * math.log(chance) for chance in chances)
-    found = [logprob, logprob - math.log(max(chances)), logprob + entropy, 0.0, 0.0]
-    if token in digits:
-        ten = [chances[digit] for digit in digits]
-        found[3:] = math.log(chances[token] / sum(ten)), math.log(chances[token] / max(ten))
-    return [1.0, *(max(-16.0, value) for value in found)]
-
-
-def test_the_score_is_that_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logit of the head, plus the weighted features of every token, each at least -16."""
-    monkeypatch.setattr("surefoot.families.heads.BLOCK", 64)  # several blocks of the vocabulary
-    monkeypatch.setattr("surefoot.families.heads.ROWS", 2)
+def test_the_score_is_that_of_torch() -> None:
+    """Logit of the head, plus a constant and a weighted log-probability per token, at least -16."""
     generator = torch.Generator().manual_seed(0)
     shapes = {"score.0.weight": (8, 8), "score.0.bias": (8,), "score.2.weight": (2, 8), "score.2.bias": (2,)}
     head = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     head[EMBEDDINGS] = torch.randn(300, 8, generator=generator) * 4
-    head[SURPRISE] = torch.tensor([[0.3, 0.07, 0.05, 0.11, 0.02, 0.13], [0.1, 0.02, 0.03, 0.04, 0.5, 0.6]])
-    digits = TOKENIZER.encode("0123456789")[0]
+    head[SURPRISE] = torch.tensor([[0.3, 0.7], [0.1, 0.2]])
     head[DIGITS] = torch.zeros(300)
-    head[DIGITS][digits] = 1.0
+    head[DIGITS][TOKENIZER.encode("0123456789")[0]] = 1.0
     prompt = MINI.render(TOKENIZER, "2?", ["a2b3", "b"])
     hidden = torch.randn(len(prompt.reads), 8, generator=generator) * 3
     values = MINI.read_targets(head, hidden, torch.tensor(prompt.targets))
     found = [value.score for value in MINI.combine(prompt, values)]
 
-    logits = hidden @ head[EMBEDDINGS].T
+    logprobs = (hidden @ head[EMBEDDINGS].T).log_softmax(-1)
     inner = (hidden @ head["score.0.weight"].T + head["score.0.bias"]).relu()
     right = (inner @ head["score.2.weight"].T + head["score.2.bias"]).softmax(-1)[:, 1].tolist()
-    logit = math.log(right[3] / (1 - right[3]))
-    rows = [features_by_definition(logits[at], prompt.targets[at], digits) for at in (0, 1, 2)]
-    assert min(min(row) for row in rows) == -16.0, "the floor is reached in this example"
-    for kind, row in zip((0, 1, 0), rows, strict=True):  # the tokens 2, b and 3
-        logit += sum(weight * value for weight, value in zip(head[SURPRISE][kind].tolist(), row, strict=True))
+    two, b, three = (max(-16.0, float(logprobs[at, prompt.targets[at]])) for at in (0, 1, 2))
+    assert min(two, b, three) == -16.0, "the floor is reached in this example"
+    logit = math.log(right[3] / (1 - right[3])) + 0.3 + 0.7 * two + 0.1 + 0.2 * b + 0.3 + 0.7 * three
     assert found == pytest.approx([1 / (1 + math.exp(-logit)), right[4]], rel=1e-4)
 
 
@@ -123,7 +106,7 @@ def test_training_and_scoring_agree(tmp_path: Path) -> None:
     model = trainee.model
     with torch.no_grad():
         assert model.surprise is not None
-        model.surprise.weight.copy_(torch.tensor([[0.1, 0.6, 0.1, 0.2, 0.3, 0.4], [-0.1, 0.2, 0.1, 0.3, 0.0, 0.0]]))
+        model.surprise.weight.copy_(torch.tensor([[0.1, 0.6], [-0.1, 0.2]]))
     model.eval()
     examples = [from_label(QUESTION, steps, label) for steps, label in STEPS]
     encoded, _ = encode(examples, trainee.family, trainee.tokenizer, 512)
@@ -162,8 +145,8 @@ def test_the_head_can_be_changed(tmp_path: Path) -> None:
         model = trainee.model.eval()
         mlp, *others = model.features(model.hidden(batch), batch).unbind(-1)
     counts = [len(step) - 1 for step in steps]  # one token per character, and the first is not read
-    assert (others[0] + others[6]).tolist() == counts
-    weights = torch.linspace(-0.3, 0.4, 12)
+    assert (others[0] + others[2]).tolist() == counts
+    weights = torch.linspace(-0.3, 0.4, 4)
     changed = change_head(trainee.model.state_dict(), 2.0, weights)
     found = load_local(export(trainee, tmp_path / "out", weights=changed)).score(QUESTION, steps).step_scores
     expected = 2 * mlp + sum(weight * other for weight, other in zip(weights, others, strict=True))
@@ -205,12 +188,11 @@ def test_scores_are_probabilities_before_the_training(tmp_path: Path) -> None:
         alone = 2 * model.parts(hidden, batch)[:, 1]
         loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(alone, batch.targets, reduction="sum")
     # The penalty is half the squared distance from the initial weights, in standard deviations of the features.
-    deviations = torch.cat(rows).std(0, correction=0).reshape(2, 6)[:, :2]
-    moved = (weights[:, :2] - torch.tensor(INITIAL)) * deviations
+    deviations = torch.cat(rows).std(0, correction=0).reshape(2, 2)
+    moved = (weights - torch.tensor(INITIAL)) * deviations
     (gradient,) = torch.autograd.grad(loss + moved.square().sum() / 2, [weights])
-    assert gradient[:, :2] / deviations == pytest.approx(torch.zeros(2, 2), abs=0.05)
+    assert gradient / deviations == pytest.approx(torch.zeros(2, 2), abs=0.05)
     assert moved.abs().max() > 1
-    assert not weights[:, 2:].any()
 
 
 def test_the_head_is_fitted_to_validation_examples(tmp_path: Path) -> None:
@@ -223,9 +205,7 @@ def test_the_head_is_fitted_to_validation_examples(tmp_path: Path) -> None:
     )
     trained = snapshot.load(tmp_path / "out" / "checkpoints" / "step-00000002.pt")["model"]
     exported = load_file(result.folder / "model.safetensors")
-    shares = exported[SURPRISE][:, :2] / trained[SURPRISE][:, :2]
-    assert not trained[SURPRISE][:, 2:].any(), "only the fit uses the other features"
-    assert exported[SURPRISE][0, 2:].all()
+    shares = exported[SURPRISE] / trained[SURPRISE]
     factor = exported["score.2.weight"][0, 0] / trained["score.2.weight"][0, 0]
     assert torch.allclose(exported["score.2.weight"], trained["score.2.weight"] * factor, rtol=1e-4)
     assert not torch.allclose(shares[:, 1], factor.expand(2), rtol=1e-2), "more than the scale changed"
@@ -235,7 +215,7 @@ def test_a_model_of_the_family_mini_keeps_its_head(tmp_path: Path) -> None:
     old = make_trainee(write_base(tmp_path / "base"), family="mini", seed=1).model.state_dict()
     export(make_trainee(tmp_path / "base", family="mini", seed=1), tmp_path / "old")
     new = make_trainee(tmp_path / "old", family="mini-lm", seed=2).model.state_dict()
-    assert new.pop(SURPRISE)[:, :2].tolist() == [pytest.approx(row) for row in INITIAL]
+    assert new.pop(SURPRISE).tolist() == [pytest.approx(row) for row in INITIAL]
     assert new.pop(DIGITS).sum() == 10
     assert new.keys() == old.keys()
     assert all(torch.equal(new[name], old[name]) for name in old)

@@ -1,10 +1,8 @@
 """Models of the family `mini` that also read how likely the tokens of a step are to their own language model.
 
 A step that uses the wrong quantity or the wrong operation surprises a language model, given the question and the steps
-before. How much a token surprises has several measures: its log-probability, that relative to the most likely token and
-to what is to be expected (minus the entropy), and, for a digit, the same among the ten digits. Each token adds their
-weighted sum and a constant to the logit of its step. Digits, which say most, have their own weights. These are part of
-the head; the embeddings are the output layer.
+before. Each token adds to the logit of its step: its log-probability times a weight, plus a constant. Digits, which say
+most, have their own weight and constant. These are part of the head; the embeddings are the output layer.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.core.prompt import Prompt
 from surefoot.families.base import StepValue, config_int
-from surefoot.families.heads import predictions
+from surefoot.families.heads import log_probabilities
 from surefoot.families.mini.family import SOLUTION, STEP, Mini
 from surefoot.tokenization.tokenizer import PromptTokenizer
 
@@ -25,13 +23,11 @@ if TYPE_CHECKING:
 
 EMBEDDINGS = "model.embed_tokens.weight"
 SURPRISE = "surprise.weight"
-"""Two rows, for digits and for all other tokens: the weights of `token_features`."""
+"""Two rows, for digits and for all other tokens: the constant and the weight."""
 DIGITS = "surprise.digits"
 """For every token of the vocabulary 1 if it is a digit, else 0."""
 FLOOR = -16.0
-"""Features below it count as this one, so that one strange token does not decide everything."""
-FEATURES = 6
-"""How many numbers `token_features` returns per token."""
+"""Log-probabilities below it count as this one, so that one strange token does not decide everything."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class MiniLM(Mini):
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """The MLP, the weights of log-probabilities, which tokens are digits, and the output layer."""
         vocabulary, hidden = config_int(config, "vocab_size"), config_int(config, "hidden_size")
-        own = {SURPRISE: (2, FEATURES), DIGITS: (vocabulary,), EMBEDDINGS: (vocabulary, hidden)}
+        own = {SURPRISE: (2, 2), DIGITS: (vocabulary,), EMBEDDINGS: (vocabulary, hidden)}
         return super().head_shapes(config) | own
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
@@ -85,9 +81,9 @@ class MiniLM(Mini):
         token = targets >= 0
         found = hidden.new_empty(len(hidden))
         found[~token] = self.read(head, hidden[~token])
-        digits = head[DIGITS]
-        features = token_features(head[EMBEDDINGS], digits, hidden[token], targets[token])
-        found[token] = (features * head[SURPRISE][kinds(digits, targets[token])]).sum(-1)
+        logprobs = log_probabilities(head[EMBEDDINGS], hidden[token], targets[token])
+        weights = head[SURPRISE][kinds(head[DIGITS], targets[token])]
+        found[token] = (token_features(logprobs) * weights).sum(-1)
         return found
 
     def combine(self, prompt: Prompt, values: Tensor) -> list[StepValue]:
@@ -101,21 +97,11 @@ def kinds(digits: Tensor, tokens: Tensor) -> Tensor:
     return 1 - digits[tokens].long()
 
 
-def token_features(embeddings: Tensor, digits: Tensor, hidden: Tensor, tokens: Tensor) -> Tensor:
-    """What the weights are multiplied by: one row per token, given the hidden state before it.
-
-    The constant 1; the log-probability; the log-probability minus that of the most likely token; minus its expectation;
-    and for digits minus that of all digits and minus that of the most likely digit, for other tokens 0 and 0.
-    """
+def token_features(logprobs: Tensor) -> Tensor:
+    """What the weights of a token are multiplied by: 1 and its log-probability."""
     import torch
 
-    logprob, top, entropy = predictions(embeddings, hidden, tokens)
-    ten = hidden @ embeddings[digits.bool()].float().T
-    wanted = (hidden * embeddings[tokens].float()).sum(-1)
-    is_digit = digits[tokens]
-    among, best = (wanted - ten.logsumexp(1)) * is_digit, (wanted - ten.amax(1)) * is_digit
-    columns = [logprob, logprob - top, logprob + entropy, among, best]
-    return torch.stack([torch.ones_like(logprob), *(column.clamp(min=FLOOR) for column in columns)], -1)
+    return torch.stack([torch.ones_like(logprobs), logprobs.clamp(min=FLOOR)], -1)
 
 
 def digit_tokens(tokenizer: PromptTokenizer) -> list[int]:

@@ -32,7 +32,7 @@ from surefoot.train.example import Example
 from surefoot.train.export import as_stored, change_head, export, move_threshold
 from surefoot.train.interrupt import Interrupt
 from surefoot.train.metrics import Judged, Quality, best_scale, best_threshold, fit_features, fit_head, measure
-from surefoot.train.model import Surprise, Trainee
+from surefoot.train.model import Trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor, set_rate
 from surefoot.train.run_log import Log, draw_curve
 from surefoot.train.settings import Settings, Sitting
@@ -40,8 +40,8 @@ from surefoot.train.trackers import Trackers
 
 logger = logging.getLogger("surefoot")
 
-CALIBRATED_ON = 200
-"""How many examples the weights of log-probabilities are fitted to before the training, half of them incorrect."""
+CALIBRATED_ON, CALIBRATED_EVERY = 100, 25
+"""On how many examples, half of them incorrect, and how often the weights of log-probabilities are fitted."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,11 @@ class Run:
             backbone: Any = self.model.model
             backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self.precision = choose_precision(settings.precision, self.device)
-        if self.model.surprise is not None and snapshot.last(self.snapshots) is None:
-            self._calibrate(self.model.surprise)
+        self.step = self.epoch = self.batch = self.tokens = 0
+        if snapshot.last(self.snapshots) is None:
+            self._calibrate()
         self.optimizer = make_optimizer(self.model, settings)
         self.average: dict[str, Tensor] | None = self._weights() if settings.ema else None
-        self.step = self.epoch = self.batch = self.tokens = 0
         self.best: tuple[float, float] | None = None
         self.evaluated = time.monotonic()
         self.resumed = self._resume()
@@ -195,6 +195,8 @@ class Run:
                     self._save()
                     return Result(False, self.step, self.steps, self.folder, None)
                 numbers = self.learn([next(stream) for _ in range(self.settings.accumulate)])
+                if self.step % CALIBRATED_EVERY == 0:
+                    self._calibrate()
                 self._record(step=self.step, **numbers, seconds=round(time.monotonic() - started, 3))
                 speed = (self.tokens - tokens) / (time.monotonic() - started)
                 bar.update(1, f"loss {numbers['loss']:.3f}, {speed:,.0f} tokens/s")
@@ -249,12 +251,16 @@ class Run:
         }
 
     @torch.no_grad()
-    def _calibrate(self, surprise: Surprise) -> None:
-        """Fit the weights of log-probabilities to some examples before the training.
+    def _calibrate(self) -> None:
+        """Fit the weights of log-probabilities, if there are any, to some training examples.
 
-        Otherwise the decoder would learn to be less, or more, surprised by everything until scores are probabilities.
+        They would learn too slowly: the decoder changes faster, and would itself learn to be more, or less, surprised
+        by everything until scores are probabilities.
         """
-        rng = random.Random(f"calibrate/{self.settings.seed}")
+        surprise = self.model.surprise
+        if surprise is None:
+            return
+        rng = random.Random(f"calibrate/{self.settings.seed}/{self.step}")
         kinds = [[each for each in self.examples if each.wrong is wrong] for wrong in (True, False)]
         some = [each for kind in kinds for each in rng.sample(kind, min(len(kind), CALIBRATED_ON // 2))]
         features = torch.cat(self._read(some, self.model.features))[:, 1:].double()
@@ -312,9 +318,10 @@ class Run:
         """Evaluate the weights that would be exported, and save them if they are the best so far."""
         if not self.held_out and not self.validation:
             return
-        own = self._weights() if self.average is not None else None
+        own = self._weights()
         if self.average is not None:
             self.model.load_state_dict(self.average)
+        self._calibrate()
         qualities = {
             name: measure(self._judge(examples))
             for name, examples in (("validation", self.validation), ("held_out", self.held_out))
@@ -325,8 +332,7 @@ class Run:
         if self.best is None or key > self.best:
             self.best = key
             snapshot.save_best(self.snapshots, {"step": self.step, "model": self._weights()})
-        if own is not None:
-            self.model.load_state_dict(own)
+        self.model.load_state_dict(own)
         for name, quality in qualities.items():
             self._record(step=self.step, evaluated=name, **quality.to_dict())
             f1 = "none" if quality.f1 is None else f"{quality.f1:.3f}"
@@ -388,6 +394,9 @@ class Run:
             scale = best_scale(judged, threshold)
             final = as_stored(move_threshold(final, threshold, scale), self.sitting.dtype)
             self.model.load_state_dict(final)
+        elif self.model.surprise is not None:
+            self._calibrate()
+            final = as_stored(self._weights(), self.sitting.dtype)
         measured = self.held_out or self.validation
         quality = measure(self._judge(measured)) if measured else None
         metrics = quality.to_dict() if quality else {}

@@ -22,7 +22,7 @@ from surefoot.train.batch import Shape, collate, encode, merge
 from surefoot.train.example import from_label
 from surefoot.train.export import change_head, export
 from surefoot.train.loop import Run, train
-from surefoot.train.model import INITIAL, make_trainee
+from surefoot.train.model import INITIAL, Trainee, make_trainee
 from surefoot.train.settings import Settings, Sitting
 
 MINI = FAMILIES["mini-lm"]
@@ -171,14 +171,17 @@ def test_each_part_learns_to_judge_alone(tmp_path: Path) -> None:
     assert torch.allclose(seen[0], gradient, atol=1e-7)
 
 
-def test_scores_are_probabilities_before_the_training(tmp_path: Path) -> None:
-    """Log-probabilities alone have the lowest cross-entropy that a constant and a weight per kind of token allow."""
-    # One correct solution, one incorrect one: as many of each as the weights are fitted to.
-    examples = [from_label(f"{QUESTION} {number}", steps, label) for number in range(100) for steps, label in STEPS[:2]]
-    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
-    Run(trainee, examples, tmp_path / "out", Settings(precision="float32"), Sitting(), (), ())
-    encoded, _ = encode(examples, trainee.family, trainee.tokenizer, 512)
-    model = trainee.model.train()
+PAIRS = [from_label(f"{QUESTION} {number}", steps, label) for number in range(50) for steps, label in STEPS[:2]]
+"""As many correct and incorrect solutions as the weights of log-probabilities are fitted to."""
+
+
+def slope(trainee: Trainee, start: torch.Tensor) -> torch.Tensor:
+    """The gradient of what the weights of log-probabilities should minimize, in standard deviations of the features.
+
+    It is the cross-entropy that they have alone, and half the squared distance from the weights before.
+    """
+    encoded, _ = encode(PAIRS, trainee.family, trainee.tokenizer, 512)
+    model = trainee.model
     assert model.surprise is not None
     loss, rows, weights = torch.zeros(()), [], model.surprise.weight
     for each in encoded:
@@ -187,12 +190,42 @@ def test_scores_are_probabilities_before_the_training(tmp_path: Path) -> None:
         rows.append(2 * model.features(hidden, batch)[:, 1:].detach())
         alone = 2 * model.parts(hidden, batch)[:, 1]
         loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(alone, batch.targets, reduction="sum")
-    # The penalty is half the squared distance from the initial weights, in standard deviations of the features.
     deviations = torch.cat(rows).std(0, correction=0).reshape(2, 2)
-    moved = (weights - torch.tensor(INITIAL)) * deviations
-    (gradient,) = torch.autograd.grad(loss + moved.square().sum() / 2, [weights])
-    assert gradient / deviations == pytest.approx(torch.zeros(2, 2), abs=0.05)
-    assert moved.abs().max() > 1
+    distance = (weights - start) * deviations
+    (gradient,) = torch.autograd.grad(loss + distance.square().sum() / 2, [weights])
+    return gradient / deviations
+
+
+def test_log_probabilities_are_fitted_before_the_training(tmp_path: Path) -> None:
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    start = torch.tensor(INITIAL)
+    assert slope(trainee, start).abs().max() > 1
+    Run(trainee, PAIRS, tmp_path / "out", Settings(precision="float32"), Sitting(), (), ())
+    assert slope(trainee, start) == pytest.approx(torch.zeros(2, 2), abs=0.05)
+
+
+def test_log_probabilities_are_fitted_in_the_end(tmp_path: Path) -> None:
+    """Without validation examples, to training examples."""
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    train(trainee, PAIRS, tmp_path / "out", Settings(steps=3, precision="float32"), Sitting(progress=False))
+    trained = snapshot.load(tmp_path / "out" / "checkpoints" / "step-00000003.pt")["model"]
+    exported = load_file(tmp_path / "out" / "model.safetensors")
+    trainee.model.load_state_dict(exported)
+    assert not torch.equal(exported[SURPRISE], trained[SURPRISE])
+    assert slope(trainee, trained[SURPRISE]) == pytest.approx(torch.zeros(2, 2), abs=0.05)
+
+
+def test_log_probabilities_are_fitted_during_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surefoot.train.loop.CALIBRATED_EVERY", 2)
+    settings = Settings(steps=4, precision="float32", learning_rate=1e-12)  # nothing else changes
+    weights = []
+    for _ in range(3):
+        trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+        train(trainee, PAIRS, tmp_path / "out", settings, Sitting(steps=1, progress=False))
+        assert trainee.model.surprise is not None
+        weights.append(trainee.model.surprise.weight.detach().clone())
+    assert not torch.allclose(weights[0], weights[1], rtol=1e-3)
+    assert torch.allclose(weights[1], weights[2], rtol=1e-3)
 
 
 def test_the_head_is_fitted_to_validation_examples(tmp_path: Path) -> None:

@@ -20,10 +20,8 @@ from torch import Tensor, nn
 
 from surefoot.engine.hardware import runs_on_cpu
 
-OUTLIER = 2.0
-"""Input columns that are this many times as large as the median one, after balancing, stay in float."""
 FLOAT_SHARE = 1 / 12
-"""At most this fraction of the columns stays in float: those with the largest inputs in the sample."""
+"""Fraction of the input columns that stay in float: those with the largest inputs in the sample, after balancing."""
 GROUP = 256
 """At most so many columns share a scale in layers with more inputs than outputs. These read the product of two
 activations, whose large values are in other columns for every token."""
@@ -150,9 +148,7 @@ def balance(weight: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
     factors = (weight.abs().amax(0).clamp_min(TINY) / peaks).sqrt()
     # A column that happens to be small in the sample is not magnified much: in other text it may be larger.
     factors = (factors / factors.median().clamp_min(TINY)).clamp(1e-4, LARGEST_FACTOR)
-    sizes = peaks * factors
-    count = min(int((sizes > OUTLIER * sizes.median()).sum()), int(FLOAT_SHARE * len(peaks)))
-    columns = sizes.topk(count).indices.sort().values
+    columns = (peaks * factors).topk(int(FLOAT_SHARE * len(peaks))).indices.sort().values
     factors[columns] = 0.0
     return factors, columns
 

@@ -126,10 +126,7 @@ def _seconds(layers: Sequence[Callable[[Tensor], Tensor]], inputs: Sequence[Tens
 def _product(how: NumberFormat, shape: Shape) -> Callable[[Tensor], Tensor]:
     weight = torch.ones(shape, dtype=how.dtype)
     if how.quantize == "int8":
-        # The worst case: as many columns in float as there may be, and no layer that shares its inputs.
-        peaks = torch.ones(shape[1])
-        peaks[: int(int8.FLOAT_SHARE * shape[1])] = 100.0
-        return int8.Int8Linear(weight, None, how.dtype, CPU, peaks)
+        return int8.Int8Linear(weight, None, how.dtype, CPU, peaks=torch.ones(shape[1]))
     if can_prepack(how.dtype, CPU):
         return PrepackedLinear(weight, None)
     return lambda rows: torch.nn.functional.linear(rows, weight)

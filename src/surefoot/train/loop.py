@@ -318,7 +318,8 @@ class Run:
         """Evaluate the weights that would be exported, and save them if they are the best so far."""
         if not self.held_out and not self.validation:
             return
-        own = self._weights()
+        changes = self.average is not None or self.model.surprise is not None
+        own = self._weights() if changes else None
         if self.average is not None:
             self.model.load_state_dict(self.average)
         self._calibrate()
@@ -332,7 +333,8 @@ class Run:
         if self.best is None or key > self.best:
             self.best = key
             snapshot.save_best(self.snapshots, {"step": self.step, "model": self._weights()})
-        self.model.load_state_dict(own)
+        if own is not None:
+            self.model.load_state_dict(own)
         for name, quality in qualities.items():
             self._record(step=self.step, evaluated=name, **quality.to_dict())
             f1 = "none" if quality.f1 is None else f"{quality.f1:.3f}"

@@ -43,19 +43,19 @@ def quality(rows: Rows, scores: list[list[float | None]]) -> str:
     return f"F1 {f1}, step AUC {result.step_auc:.3f}"
 
 
-def formats() -> dict[str, dict[str, Any]]:
-    """The options of each format that this machine can compute, float32 first."""
+def formats(wanted: list[str]) -> dict[str, dict[str, Any]]:
+    """The options of float32 and of each wanted format that this machine can compute."""
     found: dict[str, dict[str, Any]] = {"float32": {}}
-    if runs_on_cpu("bfloat16"):
+    if "bfloat16" in wanted and runs_on_cpu("bfloat16"):
         found["bfloat16"] = {"dtype": "bfloat16"}
-    if int8.engine():
+    if "int8" in wanted and int8.engine():
         found["int8"] = {"quantize": "int8"}
     return found
 
 
-def compare(model: str, rows: Rows, others: dict[str, Any]) -> None:
+def compare(model: str, rows: Rows, wanted: list[str], others: dict[str, Any]) -> None:
     loading, scorers = {}, {}
-    for name, given in formats().items():
+    for name, given in formats(wanted).items():
         start = time.perf_counter()
         scorers[name] = load_local(model, device="cpu", **given, **others)
         loading[name] = time.perf_counter() - start
@@ -88,10 +88,10 @@ def compare(model: str, rows: Rows, others: dict[str, Any]) -> None:
         )
 
 
-def jobs(model: str, rows: Rows, sizes: list[int], repeats: int) -> None:
+def jobs(model: str, rows: Rows, wanted: list[str], sizes: list[int], repeats: int) -> None:
     """Times of `precision` and of each fixed format, for jobs of so many tokens, without loading."""
     kinds = {f"precision={kind}": {"precision": kind} for kind in ("exact", "auto", "fast")}
-    scorers = {name: load_local(model, device="cpu", **given) for name, given in (formats() | kinds).items()}
+    scorers = {name: load_local(model, device="cpu", **given) for name, given in (formats(wanted) | kinds).items()}
     print(
         f"{model}, {torch.get_num_threads()} threads; "
         + ", ".join(f"{n}: {scorers[n].info['precision']}" for n in kinds)
@@ -124,15 +124,17 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--every", type=int, default=1, help="take every Nth row: files are sorted by label")
+    both = ["bfloat16", "int8"]
+    parser.add_argument("--formats", nargs="+", choices=both, default=both, help="formats to compare with float32")
     parser.add_argument("--jobs", type=int, nargs="+", metavar="TOKENS", help="time jobs of these sizes instead")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--load", type=json.loads, default={}, metavar="JSON", help="more options of surefoot.load")
     options = parser.parse_args()
     rows = json.loads(options.data.read_text(encoding="utf-8"))[:: options.every]
     if options.jobs:
-        jobs(options.model, rows, options.jobs, options.repeats)
+        jobs(options.model, rows, options.formats, options.jobs, options.repeats)
     else:
-        compare(options.model, rows, options.load)
+        compare(options.model, rows, options.formats, options.load)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from surefoot.core.options import Precision
 from surefoot.engine import int8, precision
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.hardware import runs_on_cpu
-from surefoot.engine.precision import BFLOAT16, FLOAT32, INT8, NumberFormat, choose_format, fastest, layer_shapes
+from surefoot.engine.precision import BFLOAT16, FLOAT32, INT8, NumberFormat, choose_format, fastest, layer_matrices
 from surefoot.errors import OptionError
 from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
@@ -117,8 +117,8 @@ def test_other_shapes_are_measured_again(checkpoint: Path, tmp_path: Path, monke
     for opened in (open_checkpoint(checkpoint), wider, wider):
         choose_format("fast", opened, CPU)
     assert len(asked) == 2
-    assert (192, wider.setting("hidden_size")) in layer_shapes(wider)
-    assert len(layer_shapes(wider)) == 7, "the seven matrices of a decoder layer"
+    assert layer_matrices(wider)["up_proj"] == (192, wider.setting("hidden_size"))
+    assert len(layer_matrices(wider)) == 7, "the seven matrices of a decoder layer"
 
 
 def test_every_format_is_really_measured() -> None:
@@ -127,7 +127,7 @@ def test_every_format_is_really_measured() -> None:
         *([BFLOAT16] if runs_on_cpu("bfloat16") else []),
         *([INT8] if int8.engine() else []),
     ]
-    found = precision.measure(candidates, [(64, 64), (192, 64)])
+    found = precision.measure(candidates, {"q_proj": (64, 64), "up_proj": (192, 64)})
     assert found["float32"] > 0
     assert set(found) <= {each.name for each in candidates}
 
@@ -141,7 +141,7 @@ def test_a_format_without_a_kernel_is_given_up_soon(monkeypatch: pytest.MonkeyPa
         return 10.0 if inputs[0].dtype == torch.bfloat16 else 1.0
 
     monkeypatch.setattr(precision, "_seconds", seconds)
-    assert precision.measure([FLOAT32, BFLOAT16, INT8], [(64, 64)]) == {"float32": 1.0, "int8": 1.0}
+    assert precision.measure([FLOAT32, BFLOAT16, INT8], {"o_proj": (64, 64)}) == {"float32": 1.0, "int8": 1.0}
     assert rows == [8, 128, 8, 8, 128]
 
 

@@ -1,17 +1,17 @@
 """Linear layers with 8-bit weights and 8-bit inputs, close to float.
 
-Weights have a scale per output, inputs a scale per token. Three things keep the few large inputs of a token from making
-all others coarse: columns whose inputs were large in a sample are computed in float, the others are multiplied by
-factors that move their range into the weights, and wide layers have one scale per group of columns. Layers that read
-the same inputs are one layer, so that the inputs are quantized once. A token's outputs never depend on the other
-tokens of its pack.
+Weights have a scale per output, inputs a scale per token, so a token's outputs never depend on the other tokens of its
+pack. Some inputs of a token are much larger than the others and would make these coarse. Therefore inputs and weights
+are rotated first: a Hadamard matrix mixes groups of 64 columns, which spreads large values over 64 columns and leaves
+the product as it is. Gate and up projections read the same inputs and are one layer, so that these are quantized once.
+Queries, keys and values stay in float: scores are most sensitive to them, and they are a small part of the work.
 """
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -20,46 +20,62 @@ from torch import Tensor, nn
 
 from surefoot.engine.hardware import runs_on_cpu
 
-FLOAT_SHARE = 1 / 12
-"""Fraction of the input columns that stay in float: those with the largest inputs in the sample, after balancing."""
-GROUP = 256
+ROTATED = 64
+"""At most so many columns are mixed with each other."""
+GROUP = 1280
 """At most so many columns share a scale in layers with more inputs than outputs. These read the product of two
-activations, whose large values are in other columns for every token."""
-LARGEST_FACTOR = 4.0
-"""How much more than the median column a column may be magnified."""
-SAMPLE = 3
-"""The version of the sample and of what is done with it."""
+activations, which has the largest values."""
+IN_FLOAT = ("q_proj", "k_proj", "v_proj")
+"""Layers that are not quantized."""
+SAME_INPUTS = ("gate_proj", "up_proj")
+"""Layers of a block that read the same tensor. If they do not, results are the same, but both are computed twice."""
+VERSION = 4
+"""The version of the arithmetic: a part of the fingerprint."""
 TINY = torch.finfo(torch.float32).tiny
+
+ReadTensors = Callable[[str], Mapping[str, Tensor]]
+"""Maps the path of a layer to its weight and bias as stored."""
+
+
+def quantize_layers(backbone: nn.Module, read: ReadTensors, *, dtype: torch.dtype, device: torch.device) -> None:
+    """Replace the linear layers that `is_quantized` names. They may still be empty: `read` returns their tensors."""
+    for paths in list(_groups(backbone)):
+        for path, part in zip(paths, _quantized([read(path) for path in paths], dtype, device), strict=True):
+            backbone.set_submodule(path, part)
+
+
+def _quantized(
+    tensors: Sequence[Mapping[str, Tensor]], dtype: torch.dtype, device: torch.device
+) -> Sequence[nn.Module]:
+    """Return layers with these tensors, which nothing refers to afterwards."""
+    weights, biases = [each["weight"] for each in tensors], [each.get("bias") for each in tensors]
+    if len(tensors) == 1:
+        return [Int8Linear(weights[0], biases[0], dtype, device)]
+    return JointInt8Linear(weights, biases, dtype, device).parts()
+
+
+def is_quantized(path: str, module: nn.Module) -> bool:
+    """Whether a module is a linear layer that does not stay in float."""
+    return isinstance(module, nn.Linear) and path.rpartition(".")[2] not in IN_FLOAT
+
+
+def _groups(backbone: nn.Module) -> Iterator[list[str]]:
+    """The paths of the layers, those that read the same inputs together."""
+    for path, module in backbone.named_modules():
+        own = [name for name, child in module.named_children() if is_quantized(name, child)]
+        together = [name for name in own if name in SAME_INPUTS]
+        for names in (together, *([name] for name in own if name not in SAME_INPUTS)):
+            if names:
+                yield [f"{path}.{name}".removeprefix(".") for name in names]
 
 
 class Int8Linear(nn.Module):
-    """A layer that multiplies in 8 bits.
+    """A layer that multiplies in 8 bits."""
 
-    `peaks` is the largest absolute input per column in a sample of prompts. Without it, all columns are quantized as
-    they are.
-    """
-
-    _factors: Tensor | None
-    _columns: Tensor
-    _rest: Tensor
-
-    def __init__(
-        self,
-        weight: Tensor,
-        bias: Tensor | None,
-        dtype: torch.dtype,
-        device: torch.device,
-        peaks: Tensor | None = None,
-    ) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        rows = weight.float()
         self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
-        factors, columns = (None, None) if peaks is None else balance(rows, peaks)
-        self.register_buffer("_factors", factors, persistent=False)
-        self.register_buffer("_columns", columns, persistent=False)
-        if factors is not None:
-            self.register_buffer("_rest", rows[:, self._columns].T.contiguous(), persistent=False)
-            rows = torch.where(factors > 0, rows / factors, 0.0)
+        rows = rotate(weight.float())
         groups = -(-rows.shape[1] // GROUP) if rows.shape[1] > rows.shape[0] else 1
         parts = rows.chunk(groups, 1)
         self._widths = [part.shape[1] for part in parts]
@@ -68,29 +84,21 @@ class Int8Linear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Multiply with the quantized weights."""
-        rows = inputs.flatten(0, -2).float()
-        balanced = rows if self._factors is None else rows * self._factors
-        parts = zip(self._products, torch.split(balanced, self._widths, 1), strict=True)
+        rows = rotate(inputs.flatten(0, -2).float())
+        parts = zip(self._products, torch.split(rows, self._widths, 1), strict=True)
         outputs, *others = (product(part, _largest(part)) for product, part in parts)
         for other in others:
             outputs += other
-        if self._factors is not None and len(self._columns):
-            outputs.addmm_(rows.index_select(1, self._columns), self._rest)
         if self.bias is not None:
             outputs += self.bias
         return outputs.view(*inputs.shape[:-1], -1).to(inputs.dtype)
 
 
 class JointInt8Linear(nn.Module):
-    """Several layers that read the same inputs, such as those of queries, keys and values, as one."""
+    """Several layers that read the same inputs, as one."""
 
     def __init__(
-        self,
-        weights: Sequence[Tensor],
-        biases: Sequence[Tensor | None],
-        dtype: torch.dtype,
-        device: torch.device,
-        peaks: Tensor,
+        self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], dtype: torch.dtype, device: torch.device
     ) -> None:
         super().__init__()
         self._outputs = [len(weight) for weight in weights]
@@ -98,7 +106,7 @@ class JointInt8Linear(nn.Module):
         if any(each is not None for each in biases):
             known = zip(biases, weights, strict=True)
             bias = torch.cat([weight.new_zeros(len(weight)) if each is None else each for each, weight in known])
-        self.layer = Int8Linear(torch.cat(list(weights)), bias, dtype, device, peaks)
+        self.layer = Int8Linear(torch.cat(list(weights)), bias, dtype, device)
         self._pass = _Pass()
 
     def take(self, number: int, inputs: Tensor) -> Tensor:
@@ -135,28 +143,33 @@ class _Part(nn.Module):
 
 
 def _largest(rows: Tensor) -> Tensor:
-    return rows.abs().amax(1, keepdim=True).clamp_min_(TINY)
+    """The largest absolute value of each row. Two passes are faster than one over a copy of absolute values."""
+    return torch.maximum(rows.amax(1, keepdim=True), rows.amin(1, keepdim=True).neg_()).clamp_min_(TINY)
 
 
-def balance(weight: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a factor for each input column, 0 for those that stay in float, and the indices of these.
+def rotate(rows: Tensor) -> Tensor:
+    """Return a copy of the rows in which a Hadamard matrix mixes columns that are evenly spaced.
 
-    The factors are those of SmoothQuant with its migration strength of 0.5: after multiplication, inputs and weights
-    of a column have the same largest value, up to a common factor.
+    The product of two rotated rows is that of the rows. Neighbours are not mixed with each other: those of an attention
+    head are alike, so a large head would stay large.
     """
-    peaks = peaks.float().clamp_min(TINY)
-    factors = (weight.abs().amax(0).clamp_min(TINY) / peaks).sqrt()
-    # A column that happens to be small in the sample is not magnified much: in other text it may be larger.
-    factors = (factors / factors.median().clamp_min(TINY)).clamp(1e-4, LARGEST_FACTOR)
-    columns = (peaks * factors).topk(int(FLOAT_SHARE * len(peaks))).indices.sort().values
-    factors[columns] = 0.0
-    return factors, columns
+    size = min(ROTATED, rows.shape[1] & -rows.shape[1])  # the largest power of 2 that divides the number of columns
+    return torch.matmul(_hadamard(size), rows.view(len(rows), size, -1)).view(rows.shape)
+
+
+@cache
+def _hadamard(size: int) -> Tensor:
+    """Sylvester's matrix, scaled so that it is orthogonal. It is symmetric."""
+    if size == 1:
+        return torch.ones(1, 1)
+    half = _hadamard(size // 2)
+    return torch.cat([torch.cat([half, half], 1), torch.cat([half, -half], 1)]) / 2**0.5
 
 
 class Product(Protocol):
-    """A product with quantized weights. The second argument is the largest absolute value of each row."""
+    """A product with quantized weights. It may overwrite the rows, whose largest absolute values are `largest`."""
 
-    def __call__(self, rows: Tensor, scales: Tensor, /) -> Tensor: ...
+    def __call__(self, rows: Tensor, largest: Tensor, /) -> Tensor: ...
 
 
 def product_of(weight: Tensor) -> Product:
@@ -186,10 +199,13 @@ class OneDnnProduct:
         outputs = _onednn(codes.to(torch.uint8) * 2, 0, torch.ops.onednn.qlinear_prepack(codes, None), torch.ones(64))
         return 127 if bool((outputs == exact).all()) else 63
 
-    def __call__(self, rows: Tensor, scales: Tensor) -> Tensor:
+    def __call__(self, rows: Tensor, largest: Tensor) -> Tensor:
         zero = self._largest + 1
-        codes = (rows * (self._largest / scales)).round_().add_(zero).to(torch.uint8)
-        return _onednn(codes, zero, self._packed, self._scales).mul_(scales / self._largest)
+        codes = rows.mul_(self._largest / largest).round_().to(torch.int8)
+        # The kernel takes unsigned inputs. Converting to these directly takes four times as long.
+        return _onednn(codes.view(torch.uint8).add_(zero), zero, self._packed, self._scales).mul_(
+            largest / self._largest
+        )
 
 
 def _onednn(codes: Tensor, zero: int, packed: Tensor, scales: Tensor) -> Tensor:
@@ -218,13 +234,13 @@ class DynamicProduct:
         finally:
             torch.backends.quantized.engine = previous
 
-    def __call__(self, rows: Tensor, scales: Tensor) -> Tensor:
+    def __call__(self, rows: Tensor, largest: Tensor) -> Tensor:
         # Both ends of the range always occur, so the kernel computes the same scale for every pack.
         ends = rows.new_tensor([[1.0], [-1.0]]).expand(2, rows.shape[1])
         outputs: Tensor = torch.ops.quantized.linear_dynamic(
-            torch.cat([rows / scales, ends]), self._packed, reduce_range=True
+            torch.cat([rows / largest, ends]), self._packed, reduce_range=True
         )
-        return outputs[:-2].mul_(scales)
+        return outputs[:-2].mul_(largest)
 
 
 ENGINES = ("onednn", "fbgemm", "qnnpack")
@@ -241,4 +257,4 @@ def engine() -> str:
 def computation() -> str:
     """What decides the rounding of 8-bit layers: a part of the fingerprint."""
     bits = f" {OneDnnProduct.largest()}" if engine() == "onednn" else ""
-    return f"int8 {SAMPLE} {engine()}{bits}"
+    return f"int8 {VERSION} {engine()}{bits}"

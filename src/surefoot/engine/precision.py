@@ -69,7 +69,7 @@ def choose_format(precision: Precision, checkpoint: Checkpoint, device: torch.de
         candidates.append(BFLOAT16)
     if precision == "fast" and int8.engine():
         candidates.append(INT8)
-    seconds = _known_or_measured(candidates, layer_shapes(checkpoint))
+    seconds = _known_or_measured(candidates, layer_matrices(checkpoint))
     best = fastest(candidates, seconds)
     logger.info(
         'precision="%s" computes in %s (seconds per product: %s).',
@@ -89,19 +89,23 @@ def fastest(candidates: Sequence[NumberFormat], seconds: Mapping[str, float]) ->
     return best
 
 
-def layer_shapes(checkpoint: Checkpoint) -> list[Shape]:
-    """The shapes of the matrices of one decoder layer."""
-    first = [place.shape for name, place in checkpoint.tensors.items() if "layers.0." in f".{name}"]
-    return sorted((int(shape[0]), int(shape[1])) for shape in first if len(shape) == 2)
+def layer_matrices(checkpoint: Checkpoint) -> dict[str, Shape]:
+    """The shapes of the matrices of one decoder layer, by the names of its linear layers, such as `q_proj`."""
+    first = {name: place.shape for name, place in checkpoint.tensors.items() if "layers.0." in f".{name}"}
+    return {
+        name.removesuffix(".weight").rpartition(".")[2]: (int(shape[0]), int(shape[1]))
+        for name, shape in sorted(first.items())
+        if len(shape) == 2
+    }
 
 
-def measure(candidates: Sequence[NumberFormat], shapes: Sequence[Shape]) -> dict[str, float]:
-    """Time one product per shape in each format, by the format's name. Formats without a kernel here are left out."""
+def measure(candidates: Sequence[NumberFormat], matrices: Mapping[str, Shape]) -> dict[str, float]:
+    """Time one product per matrix in each format, by the format's name. Formats without a kernel here are left out."""
     found: dict[str, float] = {}
     limit = float("inf")
     for each in candidates:
-        layers = [_product(each, shape) for shape in shapes]
-        inputs = [[torch.ones(rows, shape[1], dtype=each.dtype) for shape in shapes] for rows in ROWS]
+        layers = [_product(each, name, shape) for name, shape in matrices.items()]
+        inputs = [[torch.ones(rows, shape[1], dtype=each.dtype) for shape in matrices.values()] for rows in ROWS]
         few = _seconds(layers, inputs[0])
         if each == FLOAT32:
             limit = HOPELESS * few
@@ -123,35 +127,35 @@ def _seconds(layers: Sequence[Callable[[Tensor], Tensor]], inputs: Sequence[Tens
     return min(times[1:])
 
 
-def _product(how: NumberFormat, shape: Shape) -> Callable[[Tensor], Tensor]:
+def _product(how: NumberFormat, name: str, shape: Shape) -> Callable[[Tensor], Tensor]:
     weight = torch.ones(shape, dtype=how.dtype)
-    if how.quantize == "int8":
-        return int8.Int8Linear(weight, None, how.dtype, CPU, peaks=torch.ones(shape[1]))
+    if how.quantize == "int8" and name not in int8.IN_FLOAT:
+        return int8.Int8Linear(weight, None, how.dtype, CPU)
     if can_prepack(how.dtype, CPU):
         return PrepackedLinear(weight, None)
     return lambda rows: torch.nn.functional.linear(rows, weight)
 
 
-def _known_or_measured(candidates: Sequence[NumberFormat], shapes: Sequence[Shape]) -> dict[str, float]:
-    file = cache_folder() / "number-formats" / f"{_machine([each.name for each in candidates], shapes)}.json"
+def _known_or_measured(candidates: Sequence[NumberFormat], matrices: Mapping[str, Shape]) -> dict[str, float]:
+    file = cache_folder() / "number-formats" / f"{_machine([each.name for each in candidates], matrices)}.json"
     try:
         known = {str(name): float(seconds) for name, seconds in json.loads(file.read_text()).items()}
         if known.get(FLOAT32.name, 0.0) > 0.0:
             return known
     except (OSError, ValueError, TypeError, AttributeError):
         pass  # not measured yet, or not readable
-    found = measure(candidates, shapes)
+    found = measure(candidates, matrices)
     _store(file, found)
     return found
 
 
-def _machine(names: Sequence[str], shapes: Sequence[Shape]) -> str:
+def _machine(names: Sequence[str], matrices: Mapping[str, Shape]) -> str:
     """Identify everything that the times depend on, except for other work on the machine."""
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text() if cpuinfo.is_file() else ""
     cpu = sorted({line for line in text.splitlines() if line.startswith(("model name", "flags", "Features"))})
     versions = [torch.__version__, int8.computation() if INT8.name in names else ""]
-    return sha256(json.dumps([cpu, versions, names, shapes]).encode()).hexdigest()[:32]
+    return sha256(json.dumps([cpu, versions, names, matrices]).encode()).hexdigest()[:32]
 
 
 def _store(file: Path, seconds: Mapping[str, float]) -> None:

@@ -41,22 +41,12 @@ def computation(quantize: Quantization | None, device: torch.device) -> str:
     return int8.computation() if quantize == "int8" else "none"
 
 
-def quantized_linear(
-    quantize: Quantization, weight: Tensor | NF4Weight, bias: Tensor | None, dtype: torch.dtype, device: torch.device
-) -> nn.Module:
-    """Create a linear layer with quantized weights, whose inputs and outputs have dtype `dtype`.
+def nf4_linear(weight: Tensor | NF4Weight, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> nn.Module:
+    """Create a layer with NF4 weights and doubly quantized scales that computes in `dtype`.
 
-    nf4 weights may be quantized already, on the CPU.
+    The weights may be quantized already, on the CPU.
     """
-    if isinstance(weight, NF4Weight):
-        return NF4Linear(weight, bias, dtype, device)
-    make = nf4_linear if quantize == "nf4" else int8.Int8Linear
-    return make(weight, bias, dtype, device)
-
-
-def nf4_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> nn.Module:
-    """Create a layer with NF4 weights and doubly quantized scales that computes in `dtype`."""
-    if device.type == "cpu":
+    if isinstance(weight, NF4Weight) or device.type == "cpu":
         return NF4Linear(weight, bias, dtype, device)
     bnb = import_bitsandbytes()
     outputs, inputs = weight.shape

@@ -18,14 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.core.options import Quantization
-from surefoot.core.prompt import Prompt
 from surefoot.engine.attention import register
 from surefoot.engine.checkpoint import Checkpoint
 from surefoot.engine.forks import use_own_threads
+from surefoot.engine.int8 import is_quantized, quantize_layers
 from surefoot.engine.prepacked import PrepackedLinear, can_prepack, fuse_feed_forward
-from surefoot.engine.quantization import NF4Linear, quantized_linear
+from surefoot.engine.quantization import NF4Linear, nf4_linear
 from surefoot.engine.quantized_cache import QuantizedCache
-from surefoot.engine.sampled_quantization import quantize_blocks
 from surefoot.engine.tensor_files import FLOATING
 from surefoot.errors import CheckpointError, SurefootError
 
@@ -83,17 +82,15 @@ def load_weights(
     quantized: QuantizedCache | None = None,
     reduce_head: Callable[[str, Tensor], Tensor] | None = None,
     head_dtype: torch.dtype = torch.float32,
-    sample: Callable[[int], Sequence[Prompt]] | None = None,
     prepack: bool = False,
 ) -> Weights:
     """Build the backbone that config.json describes, load it and the head from the checkpoint, and verify both.
 
     `reduce_head` maps a head tensor's name and value to the part to keep in memory; by default everything is kept. A
     head tensor may also be a tensor of the backbone. Quantized weights come from `quantized` if they are there.
-    Embeddings keep their stored dtype and are cast after lookup, so no larger copy of them is made. `sample` returns
-    prompts of at most so many tokens; with them, 8-bit layers are closer to float. `prepack` stores the weights of
-    linear layers for faster products, where that works. They are then not parameters, and can be neither trained nor
-    compiled.
+    Embeddings keep their stored dtype and are cast after lookup, so no larger copy of them is made. `prepack` stores
+    the weights of linear layers for faster products, where that works. They are then not parameters, and can be neither
+    trained nor compiled.
     """
     use_own_threads()
     _check_attention_kind(checkpoint)
@@ -115,17 +112,16 @@ def load_weights(
         return {name: checkpoint.read(f"{prefix}{path}.{name}") for name, _ in parameters}
 
     backbone.eval()
-    prepack = prepack and quantize is None and can_prepack(dtype, device)
-    sampled = quantize == "int8" and sample is not None
+    prepack = prepack and quantize != "nf4" and can_prepack(dtype, device)
     embedding = backbone.get_submodule("embed_tokens")
     for path, module in list(backbone.named_modules()):
-        if quantize is not None and isinstance(module, nn.Linear):
-            if sampled:
-                continue
+        if quantize == "int8" and is_quantized(path, module):
+            continue  # some of them are quantized together, below
+        if quantize == "nf4" and isinstance(module, nn.Linear):
             bias = None if module.bias is None else checkpoint.read(f"{prefix}{path}.bias")
             cached = None if quantized is None else quantized.get(path, (module.out_features, module.in_features))
             weight = checkpoint.read(f"{prefix}{path}.weight") if cached is None else cached
-            layer = quantized_linear(quantize, weight, bias, dtype, device)
+            layer = nf4_linear(weight, bias, dtype, device)
             if quantized is not None and isinstance(layer, NF4Linear):
                 quantized.add(path, layer.stored)
             backbone.set_submodule(path, layer)
@@ -141,6 +137,8 @@ def load_weights(
             setattr(module, name, nn.Parameter(value, requires_grad=False))
     if prepack:
         fuse_feed_forward(backbone, dtype)
+    if quantize == "int8":
+        quantize_layers(backbone, read, dtype=dtype, device=device)
     if quantized is not None:
         quantized.write()
     head = {}
@@ -151,8 +149,6 @@ def load_weights(
 
     with _config_errors(checkpoint):
         _rebuild_rotary(backbone, config, device)
-    if sampled and sample is not None:
-        quantize_blocks(backbone, sample(context), read, dtype=dtype, device=device, attention=attention)
     with _config_errors(checkpoint):
         _check_derived(backbone, checkpoint, dtype)
     return Weights(backbone, head, context)

@@ -21,7 +21,8 @@ from torch import nn
 from surefoot.core.options import Quantization
 from surefoot.data.hub import find_folder
 from surefoot.engine.hardware import choose_device, choose_dtype
-from surefoot.engine.quantization import quantized_linear, require
+from surefoot.engine.int8 import quantize_layers
+from surefoot.engine.quantization import nf4_linear, require
 from surefoot.errors import CheckpointError, LoadError, SurefootError
 
 DOWNLOAD = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.tiktoken", "merges.txt", "vocab.txt")
@@ -185,10 +186,18 @@ def _from_pretrained(folder: Path, dtype: torch.dtype) -> tuple[nn.Module, Any]:
 @torch.inference_mode()
 def _quantize_linears(model: nn.Module, quantize: Quantization, dtype: torch.dtype, device: torch.device) -> None:
     """Replace the linear layers one after the other, with the head. Embeddings keep their precision, also tied ones."""
+    if quantize == "int8":
+        quantize_layers(
+            model,
+            lambda path: dict(model.get_submodule(path).named_parameters(recurse=False)),
+            dtype=dtype,
+            device=device,
+        )
+        return
     linears = [(name, module) for name, module in model.named_modules() if type(module) is nn.Linear]
     for name, module in linears:
         bias = None if module.bias is None else module.bias.detach()
-        model.set_submodule(name, quantized_linear(quantize, module.weight.detach(), bias, dtype, device))
+        model.set_submodule(name, nf4_linear(module.weight.detach(), bias, dtype, device))
 
 
 @torch.inference_mode()

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from surefoot.core.calibration import Calibration
-from surefoot.core.prompt import Prompt
 from surefoot.engine.attention import choose_attention
 from surefoot.engine.checkpoint import open_checkpoint
 from surefoot.engine.fingerprint import fingerprint
@@ -41,7 +40,6 @@ from surefoot.families import (
 )
 from surefoot.families.heads import BoundHead
 from surefoot.families.mini import locate
-from surefoot.scoring.activation_sample import SAMPLE
 from surefoot.scoring.load_options import DEFAULT_MODEL, CalibrationLike, LoadOptions
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache
@@ -93,9 +91,6 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
     def tokenizer() -> PromptTokenizer:  # it takes a second to build: a checkpoint that does not fit is rejected before
         return PromptTokenizer.from_folder(*checkpoint.tokenizer_folders)
 
-    def sample(context: int) -> list[Prompt]:
-        return [kind.render(tokenizer(), question, steps).cut(context) for question, steps in SAMPLE]
-
     runners, limit = [], options.max_tokens or sys.maxsize
     for each, own_mark in zip(opened, marks, strict=True):
         weights = load_weights(
@@ -110,7 +105,6 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             quantized=_quantized_cache(options, quantize, where, own_mark),
             reduce_head=lambda name, tensor: kind.reduce_head(tokenizer(), name, tensor),
             head_dtype=number if kind.head_in_model_dtype else torch.float32,
-            sample=sample,
             prepack=not options.compile,
         )
         logger.info(

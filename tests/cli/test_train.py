@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,6 +59,37 @@ def test_from_files_to_a_model(
     assert len([row for row in read_log(data / "out" / "log.jsonl") if "rate" in row]) == 4
     assert list((data / "out" / "tensorboard").glob("events.out.tfevents.*"))
     assert json.loads((data / "out" / "config.json").read_text())["num_hidden_layers"] == 1
+
+
+def test_the_recipe_of_mini_runs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three runs and their mean, with the options of examples/train-mini, but with little data and few steps."""
+    recipe = Path(__file__).parents[2] / "examples" / "train-mini"
+    monkeypatch.chdir(data)
+    (data / "base").rename(data / "SmolLM2-135M")
+    (data / "gsm8k").mkdir()
+    (data / "worked.jsonl").rename(data / "gsm8k" / "train.jsonl")
+    (data / "gsm8k" / "test.jsonl").write_text(json.dumps({"question": "2 + 2?", "answer": "2+2 = 4.\n#### 4"}) + "\n")
+    rows = (data / "labelled.jsonl").read_text()
+    teacher = {"question": "question 50", "steps": ["a yes", "b no"], "qwen_prm": [0.9, 0.1], "ground_truth": "1"}
+    for name in ("mr-gsm8k", "stepverify", "prm800k_val"):
+        (data / f"{name}.jsonl").write_text(rows)
+    for name in ("gsm8k_bon32_with_prm_scores", "math500_bon_with_qwen_prm"):
+        (data / f"{name}.jsonl").write_text(json.dumps(teacher) + "\n")
+    (data / "gsm8k_dev.json").write_text((data / "held_out.jsonl").read_text())
+    for run in ("first", "second", "third", "mean"):
+        text = (recipe / f"{run}.toml").read_text()
+        # The base has 2 layers and 4 solutions of other models are no part of this data.
+        text = text.replace("layers = 16", "layers = 2").replace('"gsm8k/example_model_solutions.jsonl=1.5", ', "")
+        text = text.replace('"gsm8k/example_model_solutions.jsonl=2", ', "")
+        text = re.sub(r"freeze_layers = \d", "freeze_layers = 1", text)
+        text = re.sub(r"last_step = [1-9]\d*", "last_step = 2", text)
+        if run == "second":
+            text += "\n[run]\nlast_step = 2\n"
+        (data / f"{run}.toml").write_text(text)
+        assert main(["train", "--config", f"{run}.toml", "--quiet", "--device", "cpu"]) == 0
+    script = (recipe / "train.sh").read_text()
+    assert "for run in first second third mean" in script
+    assert load_local(data / "mini").score("q", ["a"]).status == "scored"
 
 
 def test_steps_are_joined_in_the_training_data_but_not_in_what_is_measured(data: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -29,7 +30,7 @@ from surefoot.train.export import export, move_threshold
 from surefoot.train.interrupt import Interrupt
 from surefoot.train.loop import Result, train
 from surefoot.train.metrics import Judged, measure
-from surefoot.train.model import Trainee, make_trainee
+from surefoot.train.model import Trainee, average, make_trainee
 from surefoot.train.optimizer import freeze, make_optimizer, rate_factor
 from surefoot.train.run_log import draw_curve, read_log
 from surefoot.train.settings import Settings, Sitting
@@ -514,6 +515,32 @@ def test_a_run_can_finish_before_its_schedule(llama: Path, tmp_path: Path) -> No
         assert (result.finished, result.step, result.steps) == (True, 3, 6)
         found = weights(result.folder)
         assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_run_without_steps_only_selects_the_threshold(llama: Path, tmp_path: Path) -> None:
+    trainee = make_trainee(llama)
+    before = {name: tensor.clone() for name, tensor in trainee.model.state_dict().items()}
+    result = train(trainee, rule(12), tmp_path / "out", FAST, replace(QUIET, last_step=0), validation=rule(6))
+    assert (result.finished, result.step) == (True, 0)
+    found = weights(result.folder)
+    head = ("score.2.weight", "score.2.bias")
+    assert all(torch.equal(found[name], tensor) for name, tensor in before.items() if name not in head)
+
+
+def test_the_mean_of_models(llama: Path) -> None:
+    one, *others = (make_trainee(llama, seed=seed) for seed in range(3))
+    states = [
+        {name: tensor.numpy().copy() for name, tensor in each.model.state_dict().items()} for each in (one, *others)
+    ]
+    average(one, others)
+    for name, tensor in one.model.state_dict().items():
+        assert np.allclose(tensor.numpy(), np.mean([state[name] for state in states], 0), atol=1e-7)
+    assert not np.allclose(states[0]["score.0.weight"], states[1]["score.0.weight"])
+
+
+def test_models_of_other_shapes_have_no_mean(llama: Path) -> None:
+    with pytest.raises(OptionError, match="Only models that were trained from the same base can be averaged"):
+        average(make_trainee(llama), [make_trainee(llama, layers=1)])
 
 
 @pytest.mark.parametrize(

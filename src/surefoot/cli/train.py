@@ -171,9 +171,9 @@ def parse_source(text: str) -> tuple[Path, float]:
 
 def build_trainee(model: ModelOptions, examples: Sequence[Example], seed: int, device: str = "cpu") -> Trainee:
     """Prepare the base. The training examples determine which tokens and units are kept."""
-    from surefoot.train.model import make_trainee
+    from surefoot.train.model import average, make_trainee
 
-    return make_trainee(
+    trainee = make_trainee(
         model.base,
         layers=model.layers,
         family=model.family,
@@ -182,6 +182,9 @@ def build_trainee(model: ModelOptions, examples: Sequence[Example], seed: int, d
         seed=seed,
         device=device,
     )
+    others = [make_trainee(other, family=model.family, seed=seed, device=device) for other in model.average_with or ()]
+    average(trainee, others)
+    return trainee
 
 
 def _texts(examples: Sequence[Example]) -> list[str]:

@@ -59,6 +59,10 @@ class ModelOptions:
     """What the trained model is made of."""
 
     base: Annotated[str, Key("Folder of a decoder, or of a PRM to train further.", metavar="DIR", flag=True)]
+    average_with: Annotated[
+        list[str] | None,
+        Key("Folders of other PRMs of the same shape. Training starts from the mean of all.", metavar="DIR..."),
+    ] = None
     family: Annotated[
         Literal["qwen", "mini", "mini-lm"] | None, Key("Prompt format.", default="detected from the base")
     ] = None
@@ -124,7 +128,13 @@ class RunOptions:
     )
     pause_steps: Annotated[int | None, Key("Pause after N steps.", metavar="N", default="do not pause", min=1)] = None
     last_step: Annotated[
-        int | None, Key("Finish after step N of the schedule.", metavar="N", default="finish the schedule", min=1)
+        int | None,
+        Key(
+            "Finish after step N of the schedule; 0 only selects the threshold.",
+            metavar="N",
+            default="finish the schedule",
+            min=0,
+        ),
     ] = None
     evaluate_minutes: Annotated[float, Key("Evaluate every M minutes.")] = 10.0
     evaluate_steps: Annotated[int | None, Key("Evaluate every N steps instead.", metavar="N")] = None

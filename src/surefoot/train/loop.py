@@ -186,7 +186,8 @@ class Run:
         stream = self._stream()
         bar = Progress(self.steps, shown=self.sitting.progress, unit="step", done=self.step)
         with bar, Interrupt() as interrupt:
-            while self.step < min(self.steps, self.sitting.last_step or self.steps):
+            last = self.steps if self.sitting.last_step is None else min(self.steps, self.sitting.last_step)
+            while self.step < last:
                 now = time.monotonic()
                 if interrupt.asked:
                     self._save()

@@ -219,6 +219,23 @@ def make_trainee(
     return Trainee(model.to(device), kind, PromptTokenizer(tokenizer), config, tokenizer, weights.context, solved)
 
 
+@torch.no_grad()
+def average(trainee: Trainee, others: Sequence[Trainee]) -> None:
+    """Replace the weights of a trainee by the mean of its own and those of others, such as of later runs."""
+    mean = trainee.model.state_dict()
+    for other in others:
+        same_shapes = {name: each.shape for name, each in mean.items()} == {
+            name: each.shape for name, each in other.model.state_dict().items()
+        }
+        if not same_shapes or other.tokenizer_json != trainee.tokenizer_json or other.family != trainee.family:
+            raise OptionError(
+                "The models to average differ in their shapes, tokenizers or families. Only models that were trained "
+                "from the same base can be averaged."
+            )
+    for name, tensor in mean.items():
+        tensor.copy_(torch.stack([tensor, *(other.model.state_dict()[name] for other in others)]).float().mean(0))
+
+
 def _read_tokenizer(folder: Path) -> dict[str, Any]:
     file = folder / "tokenizer.json"
     if not file.is_file():

@@ -93,7 +93,8 @@ class Sitting:
     steps: int | None = None
     """Pause after this many steps in one call."""
     last_step: int | None = None
-    """Finish and export after this step, although the schedule of the learning rate has more."""
+    """Finish and export after this step, although the schedule of the learning rate has more. 0 trains nothing: it only
+    selects the threshold of the base, and exports it."""
     evaluate_steps: int | None = None
     evaluate_minutes: float | None = 10.0
     save_steps: int | None = None

@@ -35,8 +35,8 @@ vocabulary ids whose log-probabilities are read, or is None."""
 
 SMALLEST_BUDGET = 16
 CPU_BUDGET = 512
-HALF_CPU_BUDGET = 1024
-"""In half precision, products are fastest with more rows."""
+FAST_CPU_BUDGET = 1024
+"""In half precision and in 8 bits, products are fastest with more rows."""
 DENSE_BUDGET = 4096
 LARGEST_BUDGET = 8192
 WIDTH_STEP = 128
@@ -269,7 +269,7 @@ class Runner:
         quarter of the free memory is available for a pack's activations and its keys and values.
         """
         if self.device.type != "cuda":
-            return CPU_BUDGET if self.dtype == torch.float32 else HALF_CPU_BUDGET
+            return CPU_BUDGET if self.dtype == torch.float32 else FAST_CPU_BUDGET
         config: Any = self.backbone.config
         free, _ = torch.cuda.mem_get_info(self.device)
         activations = self.dtype.itemsize * (8 * config.hidden_size + 3 * config.intermediate_size)

@@ -25,7 +25,7 @@ from surefoot.engine.heap import release_freed_memory
 from surefoot.engine.precision import NumberFormat, choose_format
 from surefoot.engine.quantization import computation, require
 from surefoot.engine.quantized_cache import QuantizedCache, default_folder
-from surefoot.engine.runner import Runner
+from surefoot.engine.runner import FAST_CPU_BUDGET, Runner
 from surefoot.engine.weights import load_weights
 from surefoot.errors import CheckpointError, MissingDependencyError, OptionError
 from surefoot.families import (
@@ -124,6 +124,7 @@ def load_local(model: str | Path = DEFAULT_MODEL, **given: Any) -> Scorer:
             dtype=number,
             attention_name=how,
             compile=options.compile,
+            budget=FAST_CPU_BUDGET if quantize == "int8" else None,
             threads=None if options.threads == "auto" else options.threads,
         )
         runners.append(runner)

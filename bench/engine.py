@@ -195,7 +195,9 @@ def report(seconds: dict[str, list[float]], tokens: list[int]) -> None:
         print(f"| {name} | {sum(tokens) / sum(times):,.0f} | {spread(base, times)} |")
     print(f"\nof the matmul limit: {spread(seconds['limit: bare matmuls over the trie'], seconds['surefoot'])}")
     if "vLLM" in seconds:
-        print(f"against vLLM: {spread(seconds['vLLM'], seconds['surefoot'])}")
+        for name in seconds:
+            if name.startswith("surefoot"):
+                print(f"{name}, against vLLM: {spread(seconds['vLLM'], seconds[name])}")
 
 
 def spread(before: list[float], after: list[float]) -> str:

@@ -23,6 +23,7 @@ import torch
 
 import surefoot
 from surefoot import evaluate
+from surefoot.core.options import Precision
 from surefoot.engine import int8
 from surefoot.engine.hardware import runs_on_cpu
 from surefoot.scoring.local import load_local
@@ -89,13 +90,13 @@ def compare(model: str, rows: Rows, wanted: list[str], others: dict[str, Any]) -
 
 
 def jobs(model: str, rows: Rows, wanted: list[str], sizes: list[int], repeats: int) -> None:
-    """Times of `precision` and of each fixed format, for jobs of so many tokens, without loading."""
-    kinds = {f"precision={kind}": {"precision": kind} for kind in ("exact", "auto", "fast")}
-    scorers = {name: load_local(model, device="cpu", **given) for name, given in (formats(wanted) | kinds).items()}
-    print(
-        f"{model}, {torch.get_num_threads()} threads; "
-        + ", ".join(f"{n}: {scorers[n].info['precision']}" for n in kinds)
-    )
+    """Print what `precision` chooses, and times of each format for jobs of so many tokens, without loading."""
+    scorers = {name: load_local(model, device="cpu", **given) for name, given in formats(wanted).items()}
+    kinds: tuple[Precision, ...] = ("exact", "auto", "fast")
+    chosen = {kind: load_local(model, device="cpu", precision=kind).info["precision"] for kind in kinds}
+    print(f"{model}, {torch.get_num_threads()} threads; " + ", ".join(f"{kind}: {chosen[kind]}" for kind in kinds))
+    for scorer in scorers.values():
+        scorer.score(rows[0]["problem"], rows[0]["steps"])  # warm-up
     for size in sizes:
         items, tokens = [], 0
         for row in cycle(rows):
@@ -104,14 +105,16 @@ def jobs(model: str, rows: Rows, wanted: list[str], sizes: list[int], repeats: i
             items.append((row["problem"], row["steps"]))
             tokens += len(_prompt(scorers["float32"], row))
         seconds: dict[str, list[float]] = {name: [] for name in scorers}
-        for _ in range(repeats + 1):
+        for _ in range(repeats):
             for name, scorer in scorers.items():
                 start = time.perf_counter()
                 for _ in scorer.score_stream(iter(items)):
                     pass
                 seconds[name].append(time.perf_counter() - start)
-        middle = {name: statistics.median(times[1:]) for name, times in seconds.items()}
-        line = ", ".join(f"{name} {middle[name]:.2f} s" for name in scorers)
+        line = ", ".join(
+            f"{name} {statistics.median(times):.2f} s [{min(times):.2f}-{max(times):.2f}]"
+            for name, times in seconds.items()
+        )
         print(f"{tokens:,} tokens: {line}", flush=True)
 
 

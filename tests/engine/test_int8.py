@@ -103,6 +103,19 @@ def test_a_token_does_not_depend_on_the_others() -> None:
     assert torch.equal(layer(torch.zeros(1, 700)), bias[None])
 
 
+def test_a_rotation_does_not_depend_on_defaults_of_the_process() -> None:
+    int8._hadamard.cache_clear()
+    rows = normal(3, 64)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"):
+            found = rotate(rows)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32
+    assert np.allclose(found.numpy(), rotated_by_hand(rows.double().numpy()), atol=1e-5)
+
+
 def test_large_columns_cost_little_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in real models: a few columns are a hundred times larger than the others, for every token."""
     weight, inputs = normal(96, 896), normal(64, 896, seed=1)

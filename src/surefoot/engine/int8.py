@@ -159,9 +159,9 @@ def rotate(rows: Tensor) -> Tensor:
 
 @cache
 def _hadamard(size: int) -> Tensor:
-    """Sylvester's matrix, scaled so that it is orthogonal. It is symmetric."""
+    """Sylvester's matrix, scaled so that it is orthogonal. It is symmetric. Defaults of the process do not change it."""
     if size == 1:
-        return torch.ones(1, 1)
+        return torch.ones(1, 1, dtype=torch.float32, device="cpu")
     half = _hadamard(size // 2)
     return torch.cat([torch.cat([half, half], 1), torch.cat([half, -half], 1)]) / 2**0.5
 

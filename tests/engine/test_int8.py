@@ -95,7 +95,9 @@ def test_a_token_does_not_depend_on_the_others() -> None:
     inputs = normal(2, 5, 700, seed=1)
     layer = Int8Linear(weight, bias, torch.float32, CPU)
     calm = layer(inputs)
-    assert (calm - nn.functional.linear(inputs, weight, bias)).abs().max() < 0.02 * calm.abs().max()
+    # CPUs without VNNI instructions have half as many codes for the inputs.
+    tolerance = 0.02 if int8.engine() == "onednn" and OneDnnProduct.largest() == 127 else 0.03
+    assert (calm - nn.functional.linear(inputs, weight, bias)).abs().max() < tolerance * calm.abs().max()
     stormy = inputs.clone()
     stormy[0, 0] *= 1e4
     assert torch.allclose(layer(stormy)[1], calm[1], atol=1e-5)

@@ -159,7 +159,7 @@ def rotate(rows: Tensor) -> Tensor:
 
 @cache
 def _hadamard(size: int) -> Tensor:
-    """Sylvester's matrix, scaled so that it is orthogonal. It is symmetric. Defaults of the process do not change it."""
+    """Sylvester's symmetric matrix, scaled to be orthogonal. Defaults of the process do not change it."""
     if size == 1:
         return torch.ones(1, 1, dtype=torch.float32, device="cpu")
     half = _hadamard(size // 2)

@@ -182,8 +182,11 @@ def build_trainee(model: ModelOptions, examples: Sequence[Example], seed: int, d
         seed=seed,
         device=device,
     )
-    others = [make_trainee(other, family=model.family, seed=seed, device=device) for other in model.average_with or ()]
-    average(trainee, others)
+    if model.average_with:
+        average(
+            trainee,
+            [make_trainee(other, family=model.family, seed=seed, device=device) for other in model.average_with],
+        )
     return trainee
 
 

@@ -138,7 +138,7 @@ def test_only_blocks_that_compute_the_same_are_fused(dtype: torch.dtype, activat
     biases = [torch.randn(160).to(dtype), None, torch.randn(64).to(dtype)]
     layers = [PrepackedLinear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
     model = nn.ModuleDict({"block": FeedForward(activation, layers)})
-    fuse_feed_forward(model, dtype)
+    fuse_feed_forward(model)
     assert isinstance(model["block"], PrepackedFeedForward) == fused
     inputs = torch.randn(1, 33, 64).to(dtype)
     gate, up = (exact(inputs, weights[at], biases[at]) for at in (0, 1))

@@ -3,21 +3,22 @@
 Weights have a scale per output, inputs a scale per token, so a token's outputs never depend on the other tokens of its
 pack. Some inputs of a token are much larger than the others and would make these coarse. Therefore inputs and weights
 are rotated first: a Hadamard matrix mixes groups of 64 columns, which spreads large values over 64 columns and leaves
-the product as it is. Gate and up projections read the same inputs and are one layer, so that these are quantized once.
-Queries, keys and values stay in float: scores are most sensitive to them, and they are a small part of the work.
+the product as it is. Feed-forward blocks rotate and round the inputs of their gate and up projections once. Queries,
+keys and values stay in float: scores are most sensitive to them, and they are a small part of the work.
 """
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import silu
 
+from surefoot.engine.feed_forward import gated_blocks
 from surefoot.engine.hardware import runs_on_cpu
 
 ROTATED = 64
@@ -27,9 +28,10 @@ GROUP = 1280
 activations, which has the largest values."""
 IN_FLOAT = ("q_proj", "k_proj", "v_proj")
 """Layers that are not quantized."""
-SAME_INPUTS = ("gate_proj", "up_proj")
-"""Layers of a block that read the same tensor. If they do not, results are the same, but both are computed twice."""
-VERSION = 4
+BLOCK_ROWS = 256
+"""Rows that a feed-forward block computes at a time. More make its intermediate results so large that the C library
+returns their memory to the operating system after each use, and getting it again took a third of the time."""
+VERSION = 5
 """The version of the arithmetic: a part of the fingerprint."""
 TINY = torch.finfo(torch.float32).tiny
 
@@ -39,19 +41,11 @@ ReadTensors = Callable[[str], Mapping[str, Tensor]]
 
 def quantize_layers(backbone: nn.Module, read: ReadTensors, *, dtype: torch.dtype, device: torch.device) -> None:
     """Replace the linear layers that `is_quantized` names. They may still be empty: `read` returns their tensors."""
-    for paths in list(_groups(backbone)):
-        for path, part in zip(paths, _quantized([read(path) for path in paths], dtype, device), strict=True):
-            backbone.set_submodule(path, part)
-
-
-def _quantized(
-    tensors: Sequence[Mapping[str, Tensor]], dtype: torch.dtype, device: torch.device
-) -> Sequence[nn.Module]:
-    """Return layers with these tensors, which nothing refers to afterwards."""
-    weights, biases = [each["weight"] for each in tensors], [each.get("bias") for each in tensors]
-    if len(tensors) == 1:
-        return [Int8Linear(weights[0], biases[0], dtype, device)]
-    return JointInt8Linear(weights, biases, dtype, device).parts()
+    for path in [path for path, module in backbone.named_modules() if is_quantized(path, module)]:
+        backbone.set_submodule(path, Int8Linear(**read(path), dtype=dtype, device=device))
+    for path, gate, up, down in gated_blocks(backbone, Int8Linear):
+        if can_fuse(gate, up, down):
+            backbone.set_submodule(path, Int8FeedForward(gate, up, down))
 
 
 def is_quantized(path: str, module: nn.Module) -> bool:
@@ -59,87 +53,64 @@ def is_quantized(path: str, module: nn.Module) -> bool:
     return isinstance(module, nn.Linear) and path.rpartition(".")[2] not in IN_FLOAT
 
 
-def _groups(backbone: nn.Module) -> Iterator[list[str]]:
-    """The paths of the layers, those that read the same inputs together."""
-    for path, module in backbone.named_modules():
-        own = [name for name, child in module.named_children() if is_quantized(name, child)]
-        together = [name for name in own if name in SAME_INPUTS]
-        for names in (together, *([name] for name in own if name not in SAME_INPUTS)):
-            if names:
-                yield [f"{path}.{name}".removeprefix(".") for name in names]
-
-
 class Int8Linear(nn.Module):
     """A layer that multiplies in 8 bits."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.bias = None if bias is None else nn.Parameter(bias.to(device, dtype, copy=True), requires_grad=False)
         rows = rotate(weight.float())
         groups = -(-rows.shape[1] // GROUP) if rows.shape[1] > rows.shape[0] else 1
         parts = rows.chunk(groups, 1)
         self._widths = [part.shape[1] for part in parts]
-        self._products = [product_of(part.contiguous()) for part in parts]
+        self.products = [product_of(part.contiguous()) for part in parts]
         self.packed_bytes = weight.numel()
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Multiply with the quantized weights."""
-        rows = rotate(inputs.flatten(0, -2).float())
-        parts = zip(self._products, torch.split(rows, self._widths, 1), strict=True)
-        outputs, *others = (product(part, _largest(part)) for product, part in parts)
+        outputs = self.multiply(rotate(inputs.flatten(0, -2).float()))
+        return outputs.view(*inputs.shape[:-1], -1).to(inputs.dtype)
+
+    def multiply(self, rotated: Tensor) -> Tensor:
+        """Multiply with rotated rows, which are overwritten."""
+        outputs, *others = map(self._multiply_part, self.products, torch.split(rotated, self._widths, 1))
         for other in others:
             outputs += other
         if self.bias is not None:
             outputs += self.bias
-        return outputs.view(*inputs.shape[:-1], -1).to(inputs.dtype)
-
-
-class JointInt8Linear(nn.Module):
-    """Several layers that read the same inputs, as one."""
-
-    def __init__(
-        self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], dtype: torch.dtype, device: torch.device
-    ) -> None:
-        super().__init__()
-        self._outputs = [len(weight) for weight in weights]
-        bias = None
-        if any(each is not None for each in biases):
-            known = zip(biases, weights, strict=True)
-            bias = torch.cat([weight.new_zeros(len(weight)) if each is None else each for each, weight in known])
-        self.layer = Int8Linear(torch.cat(list(weights)), bias, dtype, device)
-        self._pass = _Pass()
-
-    def take(self, number: int, inputs: Tensor) -> Tensor:
-        """Return the outputs of one of the layers. The first one that asks computes those of all."""
-        now = self._pass
-        if inputs is not now.inputs or number not in now.waiting:
-            now.inputs = inputs
-            now.waiting = dict(enumerate(self.layer(inputs).split(self._outputs, -1)))
-        outputs = now.waiting.pop(number)
-        if not now.waiting:
-            now.inputs = None  # keep nothing until the next pass
         return outputs
 
-    def parts(self) -> list[nn.Module]:
-        """The layers, each of which can take the place of the original one."""
-        return [_Part(self, number) for number in range(len(self._outputs))]
+    @staticmethod
+    def _multiply_part(product: Product, rows: Tensor) -> Tensor:
+        largest = _largest(rows)
+        return product.multiply(product.prepare(rows, largest)).mul_(largest)
 
 
-class _Pass(threading.local):
-    """What was computed in the current forward pass. Each thread has its own."""
+class Int8FeedForward(nn.Module):
+    """`down(silu(gate(x)) * up(x))` in 8 bits, for layers that `can_fuse` accepts."""
 
-    def __init__(self) -> None:
-        self.inputs: Tensor | None = None
-        self.waiting: dict[int, Tensor] = {}
-
-
-class _Part(nn.Module):
-    def __init__(self, joint: JointInt8Linear, number: int) -> None:
+    def __init__(self, gate: Int8Linear, up: Int8Linear, down: Int8Linear) -> None:
         super().__init__()
-        self.joint, self._number = joint, number
+        self.gate_proj, self.up_proj, self.down_proj = gate, up, down
+        (self._gate,), (self._up,) = gate.products, up.products
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.joint.take(self._number, inputs)
+        """Compute the block."""
+        outputs = torch.cat([self._rows(rows.float()) for rows in torch.split(inputs.flatten(0, -2), BLOCK_ROWS)])
+        return outputs.view(*inputs.shape[:-1], -1).to(inputs.dtype)
+
+    def _rows(self, rows: Tensor) -> Tensor:
+        rotated = rotate(rows)
+        largest = _largest(rotated)
+        prepared = self._gate.prepare(rotated, largest)
+        inner = silu(self._gate.multiply(prepared).mul_(largest), inplace=True).mul_(self._up.multiply(prepared))
+        # The outputs of `up` are not multiplied by `largest` yet: that would be one more pass over many columns.
+        return self.down_proj.multiply(rotate(inner)).mul_(largest)
+
+
+def can_fuse(gate: Int8Linear, up: Int8Linear, down: Int8Linear) -> bool:
+    """Whether the layers of a feed-forward block have the usual form: no biases, and one scale per token."""
+    return gate.bias is up.bias is down.bias is None and len(gate.products) == len(up.products) == 1
 
 
 def _largest(rows: Tensor) -> Tensor:
@@ -167,9 +138,15 @@ def _hadamard(size: int) -> Tensor:
 
 
 class Product(Protocol):
-    """A product with quantized weights. It may overwrite the rows, whose largest absolute values are `largest`."""
+    """A product with quantized weights."""
 
-    def __call__(self, rows: Tensor, largest: Tensor, /) -> Tensor: ...
+    def prepare(self, rows: Tensor, largest: Tensor, /) -> Tensor:
+        """Divide rows by their largest absolute values, and quantize them. They may be overwritten."""
+        ...
+
+    def multiply(self, prepared: Tensor, /) -> Tensor:
+        """Multiply with prepared rows. Layers that read the same rows can prepare them once."""
+        ...
 
 
 def product_of(weight: Tensor) -> Product:
@@ -182,8 +159,9 @@ class OneDnnProduct:
 
     def __init__(self, weight: Tensor) -> None:
         self._largest = self.largest()
-        self._scales = (weight.abs().amax(1) / 127).clamp_min(TINY)
-        codes = (weight / self._scales[:, None]).round_().to(torch.int8)
+        scales = (weight.abs().amax(1) / 127).clamp_min(TINY)
+        codes = (weight / scales[:, None]).round_().to(torch.int8)
+        self._scales = scales / self._largest  # an input of 1 has the code `_largest`
         self._packed = torch.ops.onednn.qlinear_prepack(codes, None)
 
     @staticmethod
@@ -199,13 +177,13 @@ class OneDnnProduct:
         outputs = _onednn(codes.to(torch.uint8) * 2, 0, torch.ops.onednn.qlinear_prepack(codes, None), torch.ones(64))
         return 127 if bool((outputs == exact).all()) else 63
 
-    def __call__(self, rows: Tensor, largest: Tensor) -> Tensor:
-        zero = self._largest + 1
+    def prepare(self, rows: Tensor, largest: Tensor) -> Tensor:
         codes = rows.mul_(self._largest / largest).round_().to(torch.int8)
         # The kernel takes unsigned inputs. Converting to these directly takes four times as long.
-        return _onednn(codes.view(torch.uint8).add_(zero), zero, self._packed, self._scales).mul_(
-            largest / self._largest
-        )
+        return codes.view(torch.uint8).add_(self._largest + 1)
+
+    def multiply(self, prepared: Tensor) -> Tensor:
+        return _onednn(prepared, self._largest + 1, self._packed, self._scales)
 
 
 def _onednn(codes: Tensor, zero: int, packed: Tensor, scales: Tensor) -> Tensor:
@@ -234,13 +212,14 @@ class DynamicProduct:
         finally:
             torch.backends.quantized.engine = previous
 
-    def __call__(self, rows: Tensor, largest: Tensor) -> Tensor:
+    def prepare(self, rows: Tensor, largest: Tensor) -> Tensor:
         # Both ends of the range always occur, so the kernel computes the same scale for every pack.
         ends = rows.new_tensor([[1.0], [-1.0]]).expand(2, rows.shape[1])
-        outputs: Tensor = torch.ops.quantized.linear_dynamic(
-            torch.cat([rows / largest, ends]), self._packed, reduce_range=True
-        )
-        return outputs[:-2].mul_(largest)
+        return torch.cat([rows / largest, ends])
+
+    def multiply(self, prepared: Tensor) -> Tensor:
+        outputs: Tensor = torch.ops.quantized.linear_dynamic(prepared, self._packed, reduce_range=True)
+        return outputs[:-2]
 
 
 ENGINES = ("onednn", "fbgemm", "qnnpack")

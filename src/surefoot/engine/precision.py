@@ -130,7 +130,7 @@ def _seconds(layers: Sequence[Callable[[Tensor], Tensor]], inputs: Sequence[Tens
 def _product(how: NumberFormat, name: str, shape: Shape) -> Callable[[Tensor], Tensor]:
     weight = torch.ones(shape, dtype=how.dtype)
     if how.quantize == "int8" and name not in int8.IN_FLOAT:
-        return int8.Int8Linear(weight, None, how.dtype, CPU)
+        return int8.Int8Linear(weight, dtype=how.dtype, device=CPU)
     if can_prepack(how.dtype, CPU):
         return PrepackedLinear(weight, None)
     return lambda rows: torch.nn.functional.linear(rows, weight)

@@ -9,14 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from surefoot.engine.feed_forward import gated_blocks
 from surefoot.engine.hardware import cpu_has_flag, runs_on_cpu
 
 ROWS = 512
 """The number of rows that the layout is chosen for. Products with fewer rows use the same layout."""
-
-
-FUSED_TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 0.02}
-"""How far a fused block may be from the stock one, relative to the largest output: rounding in another order."""
 
 
 class PrepackedLinear(nn.Module):
@@ -52,24 +49,10 @@ class PrepackedFeedForward(nn.Module):
         return outputs
 
 
-@torch.inference_mode()
-def fuse_feed_forward(backbone: nn.Module, dtype: torch.dtype) -> None:
-    """Replace the feed-forward blocks that compute what `PrepackedFeedForward` does: an example tells."""
-    for path, block in list(backbone.named_modules()):
-        gate, up, down = (getattr(block, name, None) for name in ("gate_proj", "up_proj", "down_proj"))
-        if not (
-            isinstance(gate, PrepackedLinear) and isinstance(up, PrepackedLinear) and isinstance(down, PrepackedLinear)
-        ):
-            continue
-        fused = PrepackedFeedForward(gate, up, down)
-        example = torch.randn(4, gate.in_features, generator=torch.Generator().manual_seed(0)).to(dtype)
-        try:
-            expected = block(example)
-        except Exception:  # it takes other arguments, so it is not of this form
-            continue
-        tolerance = FUSED_TOLERANCE[dtype] * float(expected.abs().max())
-        if torch.allclose(fused(example), expected, rtol=0.0, atol=tolerance):
-            backbone.set_submodule(path, fused)
+def fuse_feed_forward(backbone: nn.Module) -> None:
+    """Replace the feed-forward blocks that compute what `PrepackedFeedForward` does."""
+    for path, gate, up, down in gated_blocks(backbone, PrepackedLinear):
+        backbone.set_submodule(path, PrepackedFeedForward(gate, up, down))
 
 
 def has_onednn() -> bool:

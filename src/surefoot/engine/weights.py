@@ -116,7 +116,7 @@ def load_weights(
     embedding = backbone.get_submodule("embed_tokens")
     for path, module in list(backbone.named_modules()):
         if quantize == "int8" and is_quantized(path, module):
-            continue  # some of them are quantized together, below
+            continue  # below
         if quantize == "nf4" and isinstance(module, nn.Linear):
             bias = None if module.bias is None else checkpoint.read(f"{prefix}{path}.bias")
             cached = None if quantized is None else quantized.get(path, (module.out_features, module.in_features))
@@ -136,7 +136,7 @@ def load_weights(
             value = tensor.to(device, wanted) if tensor.dtype != wanted or device.type != "cpu" else tensor.clone()
             setattr(module, name, nn.Parameter(value, requires_grad=False))
     if prepack:
-        fuse_feed_forward(backbone, dtype)
+        fuse_feed_forward(backbone)
     if quantize == "int8":
         quantize_layers(backbone, read, dtype=dtype, device=device)
     if quantized is not None:

@@ -140,7 +140,7 @@ def scoring_methods(folder: Path, options: argparse.Namespace) -> dict[str, Meth
         from vllm_scorer import VllmScorer
 
         vllm = VllmScorer(folder, options.dtype)
-        methods["vLLM"] = lambda group: vllm.score(rendered(group))
+        methods["vLLM"] = lambda group: vllm.score([prompt.ids for prompt in rendered(group)])
     return {name: method for name, method in methods.items() if name.startswith("search") == options.search}
 
 

@@ -10,11 +10,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # not installed in vLLM's environment
-    from surefoot.core.prompt import Prompt
+from typing import Any
 
 ENVIRONMENT = Path(__file__).parent.parent / ".venv-vllm"
 TCMALLOC = Path("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")
@@ -59,11 +57,12 @@ class VllmScorer:
             text=True,
             env=vllm_environment(),
         )
+        self.pid = self._child.pid
         self._ask(None)
 
-    def score(self, prompts: list[Prompt]) -> list[list[float]]:
-        """The scores of every prompt."""
-        scores: list[list[float]] = self._ask([list(prompt.ids) for prompt in prompts])
+    def score(self, prompts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """The scores of every prompt, given as token ids."""
+        scores: list[list[float]] = self._ask([list(ids) for ids in prompts])
         return scores
 
     def _ask(self, request: Any) -> Any:

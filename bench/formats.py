@@ -116,6 +116,10 @@ def jobs(model: str, rows: Rows, wanted: list[str], sizes: list[int], repeats: i
             for name, times in seconds.items()
         )
         print(f"{tokens:,} tokens: {line}", flush=True)
+        if len(items) > len(rows):
+            print(
+                f"  (solutions occur up to {-(-len(items) // len(rows))} times; equal prompts of a window share tokens)"
+            )
 
 
 def _prompt(scorer: surefoot.Scorer, row: dict[str, Any]) -> tuple[int, ...]:

@@ -117,9 +117,8 @@ def jobs(model: str, rows: Rows, wanted: list[str], sizes: list[int], repeats: i
         )
         print(f"{tokens:,} tokens: {line}", flush=True)
         if len(items) > len(rows):
-            print(
-                f"  (solutions occur up to {-(-len(items) // len(rows))} times; equal prompts of a window share tokens)"
-            )
+            times = -(-len(items) // len(rows))
+            print(f"  (solutions occur up to {times} times; equal prompts of a window are computed once)")
 
 
 def _prompt(scorer: surefoot.Scorer, row: dict[str, Any]) -> tuple[int, ...]:

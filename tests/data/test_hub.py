@@ -44,7 +44,9 @@ def test_a_folder_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert hub.asked == []
 
 
-@pytest.mark.parametrize("name", ["no model", "a/b/c", "../x/", "a\0/b", "x" * 5000, "~nobody-has-this-name/x y"])
+@pytest.mark.parametrize(
+    "name", ["no model", "a/b/c", "../no-such-folder/", "a\0/b", "x" * 5000, "~nobody-has-this-name/x y"]
+)
 def test_a_name_that_is_neither(name: str) -> None:
     assert local_folder(name) is None
     with pytest.raises(LoadError, match="neither an existing folder nor a hub id such as 'a/b'") as raised:

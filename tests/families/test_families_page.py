@@ -85,8 +85,10 @@ def gigabytes(model: str, kind: str) -> str:
 QWEN, EURUS, PSA = "Qwen/Qwen2.5-Math-PRM-7B", "PRIME-RL/EurusPRM-Stage1", "openreasoner/Math-psa"
 NF4 = ["5.4", "5.0", "5.6"]
 """Resident memory of the 7B model in nf4 while loading, after it and while scoring, by bench/memory.py."""
-MEASURED = ["1.3", "0.8", "0.94", "1.25", *NF4]
-"""Resident memory, by bench/engine.py --growth and bench/memory.py."""
+COSTS = ["1", "1.1", "5.3", "1.4", "1.2"]
+"""vLLM's reserved memory, and the memory of each method, by bench/costs.py."""
+MEASURED = [*COSTS, "1.3", "0.8", "0.94", "1.25", *NF4]
+"""Memory, by bench/costs.py, bench/engine.py --growth and bench/memory.py."""
 INSTALLED = ["6", "2"]
 """Disk space of an environment with and without CUDA, as in CONTRIBUTING.md."""
 

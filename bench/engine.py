@@ -32,6 +32,7 @@ from transformers import Qwen2Config, Qwen2Model
 import surefoot
 from rollouts import Group, load_groups
 from surefoot.core.prompt import Prompt
+from surefoot.engine.int8 import BLOCK_ROWS, is_quantized, product_of
 from surefoot.engine.trie import build_trie
 from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
@@ -98,6 +99,30 @@ class MatmulLimit:
                 linear(inputs[weight.shape[1]][:rows], weight)
 
 
+class Int8Limit:
+    """Only the products of the model in int8, over the tokens of the trie, with inputs that are quantized already."""
+
+    def __init__(self, plain: Plain) -> None:
+        linears = {path: module for path, module in plain.model.named_modules() if isinstance(module, nn.Linear)}
+        quantized = [module for path, module in linears.items() if is_quantized(path, module)]
+        self.in_float = [module.weight.float() for path, module in linears.items() if not is_quantized(path, module)]
+        self.products = [(product_of(module.weight.detach().float()), module.in_features) for module in quantized]
+        self.inputs = {width: torch.ones(BLOCK_ROWS, width) for width in {each.shape[1] for each in self.in_float}}
+        largest = torch.ones(BLOCK_ROWS, 1)
+        self.prepared = {
+            width: product.prepare(torch.ones(BLOCK_ROWS, width), largest) for product, width in self.products
+        }
+
+    @torch.inference_mode()
+    def run(self, tokens: int) -> None:
+        for start in range(0, tokens, BLOCK_ROWS):
+            rows = min(BLOCK_ROWS, tokens - start)
+            for product, width in self.products:
+                product.multiply(self.prepared[width][:rows])
+            for weight in self.in_float:
+                linear(self.inputs[weight.shape[1]][:rows], weight)
+
+
 def prefixes(solutions: list[list[str]], branches: int = 8) -> Iterator[list[list[str]]]:
     """The rounds of a search in which some solutions grow step by step."""
     some = solutions[:branches]
@@ -115,6 +140,9 @@ def scoring_methods(folder: Path, options: argparse.Namespace) -> dict[str, Meth
         question, solutions = group
         return [ours.family.render(ours.tokenizer, question, steps).cut(ours.max_tokens) for steps in solutions]
 
+    def shared_tokens(group: Group) -> int:
+        return len(build_trie(rendered(group), 512).ids)
+
     def search(group: Group) -> None:
         session = ours.session(group[0])
         for candidates in prefixes(group[1]):
@@ -129,13 +157,15 @@ def scoring_methods(folder: Path, options: argparse.Namespace) -> dict[str, Meth
         "padded batches of 8": lambda group: plain.all(rendered(group), 8),
         "padded batches of 16": lambda group: plain.all(rendered(group), 16),
         "surefoot": lambda group: ours.score_many([(group[0], steps) for steps in group[1]]),
-        "limit: bare matmuls over the trie": lambda group: limit.run(len(build_trie(rendered(group), 512).ids)),
+        "limit: bare matmuls over the trie": lambda group: limit.run(shared_tokens(group)),
         "search: rescore prefixes (transformers)": research,
         "search: surefoot session": search,
     }
     if options.int8:
         small = load_local(folder, quantize="int8", device="cpu")
         methods["surefoot, int8"] = lambda group: small.score_many([(group[0], steps) for steps in group[1]])
+        small_limit = Int8Limit(plain)
+        methods["limit in int8: bare products over the trie"] = lambda group: small_limit.run(shared_tokens(group))
     if options.with_vllm:
         from vllm_scorer import VllmScorer
 
@@ -194,6 +224,9 @@ def report(seconds: dict[str, list[float]], tokens: list[int]) -> None:
     for name, times in seconds.items():
         print(f"| {name} | {sum(tokens) / sum(times):,.0f} | {spread(base, times)} |")
     print(f"\nof the matmul limit: {spread(seconds['limit: bare matmuls over the trie'], seconds['surefoot'])}")
+    if "surefoot, int8" in seconds:
+        ratio = spread(seconds["limit in int8: bare products over the trie"], seconds["surefoot, int8"])
+        print(f"of the limit in int8: {ratio}")
     if "vLLM" in seconds:
         for name in seconds:
             if name.startswith("surefoot"):
@@ -215,7 +248,7 @@ def growth(folder: Path, options: argparse.Namespace) -> None:
             child = [sys.executable, __file__, "--stream", str(count), "--folder", str(folder)]
             if options.rollouts:
                 child += ["--rollouts", str(options.rollouts)]
-            done.append(json.loads(subprocess.run(child, check=True, capture_output=True, text=True).stdout))
+            done.append(json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE, text=True).stdout))
     print("| solutions | tokens | seconds, median [range] | per doubling | peak resident memory, GB |")
     print("| --- | --- | --- | --- | --- |")
     before = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,6 +90,12 @@ def test_the_recipe_of_mini_runs(data: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert main(["train", "--config", f"{run}.toml", "--quiet", "--device", "cpu"]) == 0
     script = (recipe / "train.sh").read_text()
     assert "for run in first second third mean" in script
+    runpy.run_path(str(recipe / "set_aside.py"))["main"]("set_aside.jsonl", "mr-gsm8k.jsonl")
+    aside = [json.loads(line) for line in Path("set_aside.jsonl").read_text().splitlines()]
+    assert 0 < len(aside) < len(rows.splitlines())
+    assert {(row["question"], row["label"]) for row in aside} <= {
+        (row["question"], row["label"]) for row in map(json.loads, rows.splitlines())
+    }
     assert load_local(data / "mini").score("q", ["a"]).status == "scored"
 
 

@@ -298,7 +298,8 @@ class CalibrationOptions:
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Apply a calibration of surefoot calibrate. For an ensemble, repeat it: one per model, in order.",
+            help="Apply a calibration of surefoot calibrate, or that of mini with --calibration mini. For an ensemble, "
+            "repeat it: one per model, in order.",
             rich_help_panel=READING,
         ),
     ] = None
@@ -316,8 +317,9 @@ class CalibrationOptions:
         if not self.calibration:
             return None
         from surefoot.core.calibration import Calibration
+        from surefoot.families.mini import locate_calibration
 
-        found = [Calibration.read(file) for file in self.calibration]
+        found = [Calibration.read(locate_calibration(file)) for file in self.calibration]
         found = [each.for_any_model() for each in found] if self.any_calibration else found
         return found[0] if len(found) == 1 else found
 

@@ -80,8 +80,8 @@ def load(
     and reads. `base` is the base model of LoRA weights, if not the one that they name. With `strict`, tokenizer
     files that disagree with the family's prompt are an error instead of a warning. `max_tokens` lowers the longest
     prompt below the model's context. `calibration`, a file of `surefoot calibrate` or its content, is applied to
-    every score. `cache`, a file or a `ScoreCache`, stores scores so that they are computed only once. `name` is
-    what results call the model, if not `model`.
+    every score; "mini" is that of the embedded model. `cache`, a file or a `ScoreCache`, stores scores so that they
+    are computed only once. `name` is what results call the model, if not `model`.
 
     Options for a server: `served_name` chooses one of several served models; `api_key`, `timeout` and `patience` are
     those of `Client`. For vLLM, `tokenizer` is the folder or hub id with the model's config.json and tokenizer,

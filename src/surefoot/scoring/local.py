@@ -39,7 +39,7 @@ from surefoot.families import (
     trained_tokens,
 )
 from surefoot.families.heads import BoundHead
-from surefoot.families.mini import locate
+from surefoot.families.mini import locate, locate_calibration
 from surefoot.scoring.load_options import DEFAULT_MODEL, CalibrationLike, LoadOptions
 from surefoot.scoring.pipeline import Pipeline
 from surefoot.scoring.score_cache import as_score_cache
@@ -169,7 +169,7 @@ def chosen_options(options: LoadOptions) -> set[str]:
 
 
 def as_calibration(given: CalibrationLike | Sequence[CalibrationLike | None] | None) -> Calibration | None:
-    """Reads a calibration from its file, unless it is one already."""
+    """Reads a calibration from its file, unless it is one already. `mini` is that of the embedded model."""
     if isinstance(given, Sequence) and not isinstance(given, str):
         raise OptionError("calibration: a list is for a list of models. Pass one calibration for one model.")
-    return Calibration.read(given) if isinstance(given, str | Path) else given
+    return Calibration.read(locate_calibration(given)) if isinstance(given, str | Path) else given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import surefoot
 from surefoot.cli import score as score_command
 from surefoot.cli.main import main
+from surefoot.errors import CalibrationError
 from surefoot.families import find_models
 from surefoot.families import mini as package
 from surefoot.scoring.local import load_local
@@ -37,6 +39,40 @@ def test_a_folder_of_that_name_does_not_replace_it(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     assert load_local("mini").family.name == "mini"
     assert load_local("./mini").family.name == "qwen"
+
+
+def test_its_calibration_fits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mini: surefoot.Scorer) -> None:
+    """Platt scaling: the file has the slope and the bias. A file or folder of the name `mini` does not replace it."""
+    (tmp_path / "mini").write_text("not a calibration")
+    monkeypatch.chdir(tmp_path)
+    found = surefoot.load("mini", calibration="mini").score(BAKER, FOUR_STEPS)
+    raw = mini.score(BAKER, FOUR_STEPS)
+    given = json.loads((package.FOLDER / "calibration.json").read_text())["parameters"]
+    for step, before in zip(found.steps, raw.steps, strict=True):
+        assert step.score is not None
+        assert before.score is not None
+        assert step.raw == pytest.approx(before.score, abs=1e-6)
+        logit = given["slope"] * math.log(before.score / (1 - before.score)) + given["bias"]
+        assert step.score == pytest.approx(1 / (1 + math.exp(-logit)), abs=1e-6)
+    with pytest.raises(CalibrationError, match="cannot be read|Cannot read"):
+        surefoot.load("mini", calibration="./mini")
+
+
+def test_the_command_line_knows_its_calibration(capsys: pytest.CaptureFixture[str]) -> None:
+    solution = "\n".join(FOUR_STEPS)
+    call = ["score", "--question", BAKER, "--solution", solution, "--split", "lines", "--json", "--calibration", "mini"]
+    assert main(call) == 0
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert row["calibration"].startswith("temperature-")
+    assert main([*call, "--quantize", "int8"]) == 2
+    assert "depends on dtype and quantization" in capsys.readouterr().err
+
+
+def test_the_card_names_the_threshold_of_calibrated_scores() -> None:
+    """The calibrated value of 0.5, by the formula of Platt scaling."""
+    given = json.loads((package.FOLDER / "calibration.json").read_text())["parameters"]
+    threshold = 1 / (1 + math.exp(-given["bias"]))
+    assert f"`threshold={threshold:.2f}`" in (package.FOLDER / "README.md").read_text()
 
 
 def test_the_catalog_has_its_size() -> None:

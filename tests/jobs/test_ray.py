@@ -63,16 +63,20 @@ def run(source: Path, out: Path, **options: Any) -> BulkReport:
 
 
 @pytest.fixture
-def after_units(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
-    """Lets a test do something when some units are in the journal and the workers are scoring others."""
+def after_units(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], bool]], None]:
+    """Lets a test do something when some units are in the journal and the workers are scoring others.
 
-    def install(count: int, action: Callable[[], None]) -> None:
-        append = Journal.append
+    The action is repeated after every unit until it returns True. The driver waits meanwhile.
+    """
+
+    def install(count: int, action: Callable[[], bool]) -> None:
+        append, done = Journal.append, False
 
         def hooked(journal: Journal, entry: Entry) -> None:
+            nonlocal done
             append(journal, entry)
-            if len(journal.entries) == count:
-                action()
+            if not done and len(journal.entries) >= count:
+                done = action()
 
         monkeypatch.setattr(Journal, "append", hooked)
 
@@ -100,7 +104,7 @@ def test_a_killed_worker_costs_only_its_unit(
     source: Path,
     expected: dict[str, bytes],
     tmp_path: Path,
-    after_units: Callable[[int, Callable[[], None]], None],
+    after_units: Callable[[int, Callable[[], bool]], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     listeners: set[str] = set()
@@ -108,10 +112,11 @@ def test_a_killed_worker_costs_only_its_unit(
     def scoring() -> list[int]:
         return [pid for node in cluster.nodes for pid in cluster.actors(node, b"UnitWorker.score")]
 
-    def kill() -> None:
+    def kill() -> bool:
         listeners.update(cluster.listeners())
         wait_for(lambda: bool(scoring()))  # the other worker may still be loading the model
         os.kill(scoring()[0], signal.SIGKILL)
+        return True
 
     after_units(1, kill)
     report = run(source, tmp_path / "out")
@@ -145,7 +150,7 @@ def test_a_killed_driver_continues_and_a_lost_node_costs_only_its_unit(
     source: Path,
     expected: dict[str, bytes],
     tmp_path: Path,
-    after_units: Callable[[int, Callable[[], None]], None],
+    after_units: Callable[[int, Callable[[], bool]], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     out = tmp_path / "out"
@@ -153,9 +158,15 @@ def test_a_killed_driver_continues_and_a_lost_node_costs_only_its_unit(
     assert killed.returncode == -signal.SIGKILL
     assert not content(out).items() - expected.items()
 
-    def lose_node() -> None:
-        wait_for(lambda: bool(cluster.actors(cluster.worker_node)))
+    def lose_node() -> bool:
+        """Lose the node once its worker is scoring. While it loads, the driver has to go on, or it gets no unit."""
+        patience = time.monotonic() + 3
+        while not cluster.actors(cluster.worker_node, b"UnitWorker.score"):
+            if time.monotonic() > patience:
+                return False
+            time.sleep(0.02)
         cluster.lose_node()
+        return True
 
     after_units(3, lose_node)
     try:

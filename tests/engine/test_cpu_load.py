@@ -119,13 +119,25 @@ def test_what_others_leave(end: Counters, threads: int, free: float) -> None:
     assert meter_after(Counters(0.0, 0.0, 0.0, 0.0, 0.0), end, threads=threads).free == pytest.approx(free)
 
 
-def test_preparing_the_next_computation_is_no_load_of_others() -> None:
-    """0.5 s of computing and 0.5 s of preparing in the same thread, on one of two CPUs."""
+@pytest.mark.parametrize(
+    ("process", "thread", "free"),
+    [
+        (0.8, 0.8, 2.0),  # it prepares the next computation
+        (1.6, 0.8, 2.0),  # it computes something else with two threads of torch, like a policy
+        (0.8, 0.0, 1.2),  # it waits, and another thread of this process computes
+        (0.8, 0.2, 1.6),  # both: no more than two threads of torch can work for this one
+    ],
+)
+def test_what_a_thread_does_between_computations_is_no_load_of_others(
+    process: float, thread: float, free: float
+) -> None:
+    """0.1 s of computing with one thread, 0.8 s of something else in a process that uses `process` s of CPU time, and
+    0.1 s of computing. Nobody else runs on the two CPUs."""
     zero = Counters(0.0, 0.0, 0.0, 0.0, 0.0)
-    half = Counters(0.1, 0.1, 0.1, 0.1, 0.0)
-    again = Counters(0.9, 0.9, 0.9, 0.9, 0.0)
-    end = Counters(1.0, 1.0, 1.0, 1.0, 0.0)
-    assert meter_after(zero, half, again, end, threads=1).free == pytest.approx(2.0)
+    pause = Counters(0.1, 0.1, 0.1, 0.1, 0.0)
+    again = Counters(0.9, 0.1 + process, 0.1 + process, 0.1 + thread, 0.0)
+    end = Counters(1.0, 0.2 + process, 0.2 + process, 0.2 + thread, 0.0)
+    assert meter_after(zero, pause, again, end, threads=1).free == pytest.approx(free)
 
 
 def test_after_a_pause_the_run_queue_decides() -> None:

@@ -113,8 +113,10 @@ class LoadMeter:
                 self.free = max(0.0, self.cpus() - max(0.0, now.runnable - self.own()))
                 self._restart(now)
             else:
-                # Between its computations this thread prepares them, which is no load of others.
-                self._ours += now.thread - getattr(self._this_thread, "thread", now.thread)
+                # Between its computations this thread prepares them or computes something else, like the policy of a
+                # trainer, with torch's threads. Neither is load of others.
+                last: Counters = getattr(self._this_thread, "last", now)
+                self._ours += min(now.process - last.process, self.cpus() * (now.thread - last.thread))
         return now
 
     def after(self, before: Counters, threads: int) -> None:
@@ -126,7 +128,7 @@ class LoadMeter:
             self._ours += min(now.process - before.process, threads * elapsed)
             self._waited += now.waited - before.waited
             self._computed += elapsed
-            self._this_thread.thread = now.thread
+            self._this_thread.last = now
             start = self._start
             if start is not None and now.at - start.at >= WINDOW:
                 self.free = self._estimate(start, now, threads)

@@ -150,7 +150,7 @@ def test_a_corrupt_file_is_reported(small: Path, tmp_path: Path) -> None:
         (None, "cuda", "none"),
         ("nf4", "cpu", "nf4 dequantized"),
         ("nf4", "cuda", "nf4 bitsandbytes"),
-        ("int8", "cpu", "int8 5 (onednn (127|63)|fbgemm|qnnpack)"),
+        ("int8", "cpu", "int8 6 (onednn (127|63)|fbgemm|qnnpack)"),
     ],
 )
 def test_layers_that_compute_differently_have_different_names(

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -33,6 +34,7 @@ import surefoot
 from rollouts import Group, load_groups
 from surefoot.core.prompt import Prompt
 from surefoot.engine.int8 import BLOCK_ROWS, is_quantized, product_of
+from surefoot.engine.prepacked import PrepackedLinear, can_prepack
 from surefoot.engine.trie import build_trie
 from surefoot.scoring.local import load_local
 from surefoot.testing import write_qwen_checkpoint
@@ -46,6 +48,9 @@ SIZES_HALF_B = {
     "vocab_size": 151936,
 }
 MARKER = 151651
+LIMIT = "limit: torch's products over the trie"
+PACKED_LIMIT = "limit: products in oneDNN's layout over the trie"
+INT8_LIMIT = "limit: products in int8 over the trie"
 Method = Callable[[Group], object]
 
 
@@ -84,19 +89,24 @@ class Plain:
 
 
 class MatmulLimit:
-    """Only the model's linear layers, over the tokens of the trie, 512 at a time."""
+    """Only the model's linear layers, over the tokens of the trie, 512 at a time: torch's, or those of Surefoot."""
 
-    def __init__(self, plain: Plain) -> None:
-        self.weights = [module.weight for module in plain.model.modules() if isinstance(module, nn.Linear)]
+    def __init__(self, plain: Plain, *, prepacked: bool = False) -> None:
+        layers = [module for module in plain.model.modules() if isinstance(module, nn.Linear)]
+        self.widths = [layer.in_features for layer in layers]
+        self.layers: list[nn.Module | Callable[[Tensor], Tensor]] = [
+            PrepackedLinear(layer.weight.detach(), None) if prepacked else partial(linear, weight=layer.weight)
+            for layer in layers
+        ]
         self.dtype = plain.dtype
 
     @torch.inference_mode()
     def run(self, tokens: int) -> None:
-        inputs = {weight.shape[1]: torch.ones(512, weight.shape[1], dtype=self.dtype) for weight in self.weights}
+        inputs = {width: torch.ones(512, width, dtype=self.dtype) for width in self.widths}
         for start in range(0, tokens, 512):
             rows = min(512, tokens - start)
-            for weight in self.weights:
-                linear(inputs[weight.shape[1]][:rows], weight)
+            for width, layer in zip(self.widths, self.layers, strict=True):
+                layer(inputs[width][:rows])
 
 
 class Int8Limit:
@@ -157,15 +167,18 @@ def scoring_methods(folder: Path, options: argparse.Namespace) -> dict[str, Meth
         "padded batches of 8": lambda group: plain.all(rendered(group), 8),
         "padded batches of 16": lambda group: plain.all(rendered(group), 16),
         "surefoot": lambda group: ours.score_many([(group[0], steps) for steps in group[1]]),
-        "limit: bare matmuls over the trie": lambda group: limit.run(shared_tokens(group)),
+        LIMIT: lambda group: limit.run(shared_tokens(group)),
         "search: rescore prefixes (transformers)": research,
         "search: surefoot session": search,
     }
+    if can_prepack(dtype, torch.device("cpu")):
+        packed = MatmulLimit(plain, prepacked=True)
+        methods[PACKED_LIMIT] = lambda group: packed.run(shared_tokens(group))
     if options.int8:
         small = load_local(folder, quantize="int8", device="cpu")
         methods["surefoot, int8"] = lambda group: small.score_many([(group[0], steps) for steps in group[1]])
         small_limit = Int8Limit(plain)
-        methods["limit in int8: bare products over the trie"] = lambda group: small_limit.run(shared_tokens(group))
+        methods[INT8_LIMIT] = lambda group: small_limit.run(shared_tokens(group))
     if options.with_vllm:
         from vllm_scorer import VllmScorer
 
@@ -223,10 +236,10 @@ def report(seconds: dict[str, list[float]], tokens: list[int]) -> None:
     print("| method | tokens/s | against one forward per solution |\n| --- | --- | --- |")
     for name, times in seconds.items():
         print(f"| {name} | {sum(tokens) / sum(times):,.0f} | {spread(base, times)} |")
-    print(f"\nof the matmul limit: {spread(seconds['limit: bare matmuls over the trie'], seconds['surefoot'])}")
-    if "surefoot, int8" in seconds:
-        ratio = spread(seconds["limit in int8: bare products over the trie"], seconds["surefoot, int8"])
-        print(f"of the limit in int8: {ratio}")
+    print()
+    for limit, ours in ((LIMIT, "surefoot"), (PACKED_LIMIT, "surefoot"), (INT8_LIMIT, "surefoot, int8")):
+        if limit in seconds:
+            print(f"share of the {limit}: {spread(seconds[limit], seconds[ours])}")
     if "vLLM" in seconds:
         for name in seconds:
             if name.startswith("surefoot"):

@@ -293,7 +293,7 @@ def test_which_layers_are_quantized(checkpoint: Path, prepacked: bool, monkeypat
         for layer in (block.self_attn.q_proj, block.self_attn.k_proj, block.self_attn.v_proj):
             assert isinstance(layer, nn.Linear | PrepackedLinear)
         assert isinstance(block.self_attn.o_proj, Int8Linear)
-        assert isinstance(block.mlp, Int8FeedForward)
+        assert isinstance(getattr(block.mlp, "block", block.mlp), Int8FeedForward)
     layers = [module for module in backbone.modules() if isinstance(module, Int8Linear)]
     assert len(layers) == 4 * len(backbone.layers)
 

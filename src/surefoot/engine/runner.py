@@ -25,6 +25,7 @@ from surefoot.engine.results import PackResult, PackResults, collect, without_re
 from surefoot.engine.segments import divide
 from surefoot.engine.thread_limit import ThreadLimit
 from surefoot.engine.trie import Indices, Pack, build_trie
+from surefoot.engine.unread_rows import leave_out_unread_rows, reading_only
 from surefoot.errors import CheckpointError, SurefootError
 
 logger = logging.getLogger("surefoot")
@@ -40,7 +41,7 @@ FAST_CPU_BUDGET = 1024
 DENSE_BUDGET = 4096
 LARGEST_BUDGET = 8192
 WIDTH_STEP = 128
-MIN_HEAD_ROWS = 16
+MIN_ROWS = 16
 """With fewer rows, MKL divides a matrix product among threads in a way that changes its rounding."""
 
 
@@ -69,6 +70,8 @@ class Runner:
         self._process = os.getpid()
         self._threads = ThreadLimit(threads)
         self._embedding = backbone.get_submodule("embed_tokens")
+        if not compile:
+            leave_out_unread_rows(backbone)
         self._compile = compile
         self._compiled: Callable[..., Any] | None = None
         self._buffer = self.new_buffer(0)
@@ -185,8 +188,9 @@ class Runner:
         if inherited is not None:
             keys_values[:, :, :, : pack.inherited] = inherited
         forward = self._compiled if fixed and self._compiled is not None else self.backbone
+        rows = self._repeated(np.searchsorted(pack.queries, pack.reads))
         # A trainer's autocast must not change the precision that the model was loaded with.
-        with torch.autocast(self.device.type, enabled=False):
+        with torch.autocast(self.device.type, enabled=False), reading_only(rows):
             states = forward(
                 inputs_embeds=self._embedding(self._tensor(pack.ids))[None].to(self.dtype),
                 position_ids=self._tensor(pack.positions)[None],
@@ -194,19 +198,21 @@ class Runner:
                 keys_values=keys_values,
                 **self._mask(pack, tokens, columns, fixed=fixed),
             ).last_hidden_state[0]
-            scores = self._read(pack, states)
+            scores = self._read(pack, states, rows)
         kept = self._tensor(np.where(pack.kept < pack.inherited, pack.kept, pack.kept - pack.inherited + columns))
         return scores, keys_values[:, :, :, kept]
 
-    def _read(self, pack: Pack, states: Tensor) -> Tensor:
+    def _read(self, pack: Pack, states: Tensor, rows: Tensor) -> Tensor:
         """Apply the head at the pack's reads."""
-        if not len(pack.reads):
+        if not len(rows):
             return torch.empty(0, device="cpu")
-        # On a CPU, products of few rows are rounded differently with another number of threads.
-        extra = max(0, MIN_HEAD_ROWS - len(pack.reads)) if self.device.type == "cpu" else 0
-        reads = self._tensor(np.pad(np.searchsorted(pack.queries, pack.reads), (0, extra), "edge"))
-        targets = self._tensor(np.pad(pack.targets, (0, extra), "edge")) if (pack.targets >= 0).any() else None
-        return self.head(states[reads].float(), targets)[: len(pack.reads)].cpu()
+        targets = self._repeated(pack.targets) if (pack.targets >= 0).any() else None
+        return self.head(states[rows].float(), targets)[: len(pack.reads)].cpu()
+
+    def _repeated(self, per_read: Indices) -> Tensor:
+        """Repeat the last element if there are few: on a CPU, products of few rows are rounded differently."""
+        extra = MIN_ROWS - len(per_read) if 0 < len(per_read) < MIN_ROWS and self.device.type == "cpu" else 0
+        return self._tensor(np.pad(per_read, (0, extra), "edge"))
 
     def _tensor(self, indices: Indices) -> Tensor:
         return torch.from_numpy(indices).to(self.device)

@@ -94,6 +94,7 @@ def train(
 
 def _train(values: Mapping[str, Any], *, progress: bool) -> int:
     from surefoot.engine.hardware import choose_device
+    from surefoot.engine.heap import keep_freed_blocks
     from surefoot.engine.threads import limit_threads
     from surefoot.train.loop import train
     from surefoot.train.settings import Sitting
@@ -108,6 +109,7 @@ def _train(values: Mapping[str, Any], *, progress: bool) -> int:
         torch.set_num_threads(run.threads)
     else:
         limit_threads()
+    keep_freed_blocks()
     sources = [parse_source(text) for text in data.data]
     _check_names(data, [split_name(path) for path, _ in sources])
     settings = _settings(values, data, {split_name(path): weight for path, weight in sources})

@@ -20,7 +20,7 @@ from surefoot.engine.hardware import DTYPES
 from surefoot.engine.packed_weights import CODES, SCALES, can_pack, pack, unpack
 from surefoot.errors import OptionError
 from surefoot.families.mini.surprise import SURPRISE
-from surefoot.train.model import Trainee
+from surefoot.train.model import INTERCEPT, Trainee
 
 OUTPUT_WEIGHT, OUTPUT_BIAS = "score.2.weight", "score.2.bias"
 PACKED = {"int8": 8, "int4": 4}
@@ -43,7 +43,9 @@ def export(
         raise OptionError(f"dtype={dtype!r} is not supported. Choose one of: {', '.join(FORMATS)}.")
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
-    for name, tensor in (trainee.model.state_dict() if weights is None else weights).items():
+    for name, tensor in fold_intercept(trainee.model.state_dict() if weights is None else weights).items():
+        if name == INTERCEPT:
+            continue
         tensors |= _stored(name, tensor.detach().cpu(), dtype)
     _write(folder / "model.safetensors", lambda file: save_file(tensors, file, metadata={"format": "pt"}))
     settings = trainee.config | {"torch_dtype": "float32" if dtype in PACKED else dtype}
@@ -54,6 +56,15 @@ def export(
     _write(folder / "tokenizer.json", lambda file: file.write_text(tokenizer, encoding="utf-8"))
     _write(folder / "config.json", lambda file: file.write_text(config, encoding="utf-8"))
     return folder
+
+
+def fold_intercept(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Add the intercept of the log-probabilities, if there is one, to the logit of the MLP, and set it to 0."""
+    if INTERCEPT not in weights:
+        return dict(weights)
+    half = weights[INTERCEPT] / 2
+    bias = weights[OUTPUT_BIAS] + torch.stack([-half, half])
+    return {**weights, OUTPUT_BIAS: bias, INTERCEPT: torch.zeros_like(half)}
 
 
 def change_head(weights: Mapping[str, Tensor], mlp: float, surprise: Tensor | None = None) -> dict[str, Tensor]:

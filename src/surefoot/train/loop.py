@@ -29,7 +29,7 @@ from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
 from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_questions, encode, merge, plan
 from surefoot.train.example import Example
-from surefoot.train.export import as_stored, change_head, export, move_threshold
+from surefoot.train.export import as_stored, change_head, export, fold_intercept, move_threshold
 from surefoot.train.interrupt import Interrupt
 from surefoot.train.metrics import Judged, Quality, best_scale, best_threshold, fit_features, fit_head, measure
 from surefoot.train.model import Trainee
@@ -266,10 +266,11 @@ class Run:
         some = [each for kind in kinds for each in rng.sample(kind, min(len(kind), CALIBRATED_ON // 2))]
         features = torch.cat(self._read(some, self.model.features))[:, 1:].double()
         targets = np.array([target for example in some for target in example.targets])
-        features *= 2  # alone, a part counts twice
-        weight = surprise.weight
-        fitted = fit_features(features.numpy(), targets, weight.cpu().double().flatten().numpy())
-        weight.copy_(torch.from_numpy(fitted).reshape(weight.shape))
+        features = torch.cat([features, torch.ones_like(features[:, :1])], 1) * 2  # alone, a part counts twice
+        weights = torch.cat([surprise.weight.flatten(), surprise.intercept.view(1)]).cpu().double()
+        fitted = torch.from_numpy(fit_features(features.numpy(), targets, weights.numpy()))
+        surprise.weight.copy_(fitted[:-1].view(surprise.weight.shape))
+        surprise.intercept.copy_(fitted[-1])
 
     def _record(self, **row: Any) -> None:
         self.log.add(**row)
@@ -392,6 +393,8 @@ class Run:
         self.model.load_state_dict(final)
         threshold, scale = 0.5, 1.0
         if self.validation:
+            final = fold_intercept(final)
+            self.model.load_state_dict(final)
             final, judged = self._fit_head(final)
             threshold, _ = best_threshold(judged)
             scale = best_scale(judged, threshold)
@@ -399,7 +402,8 @@ class Run:
             self.model.load_state_dict(final)
         elif self.model.surprise is not None:
             self._calibrate()
-            final = as_stored(self._weights(), self.sitting.dtype)
+            final = as_stored(fold_intercept(self._weights()), self.sitting.dtype)
+            self.model.load_state_dict(final)
         measured = self.held_out or self.validation
         quality = measure(self._judge(measured)) if measured else None
         metrics = quality.to_dict() if quality else {}

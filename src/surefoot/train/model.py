@@ -36,16 +36,23 @@ NOT_EXPORTED = ("_model_name_or_path", "auto_map", "dtype", "torch_dtype", "tran
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
 INITIAL = ((0.0, 0.2), (0.0, 0.01))
 """The weights of the constant and of the log-probability before training, for digits and for other tokens."""
+INTERCEPT = "surprise.intercept"
+"""The only weight that checkpoints lack: the export adds it to the bias of the MLP."""
 
 
 class Surprise(nn.Module):
-    """What a token adds to the logit of its step (see `families.mini.surprise`)."""
+    """What a token adds to the logit of its step (see `families.mini.surprise`).
+
+    In training, the log-probabilities judge alone. Most steps are correct, so they need an intercept then. Without one,
+    each token would raise the score, and long steps would count as correct.
+    """
 
     digits: Tensor
 
     def __init__(self, vocabulary: int, digits: Sequence[int] = ()) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(INITIAL))
+        self.intercept = nn.Parameter(torch.zeros(()))
         self.register_buffer("digits", torch.zeros(vocabulary))
         self.digits[list(digits)] = 1.0
 
@@ -56,7 +63,10 @@ class Surprise(nn.Module):
 
 
 class RewardModel(nn.Module):
-    """Backbone and head. The state dict has the names of the checkpoint: `model.*`, `score.*`, `surprise.*`."""
+    """Backbone and head.
+
+    The state dict has the names of the checkpoint (`model.*`, `score.*`, `surprise.*`), apart from `INTERCEPT`.
+    """
 
     def __init__(self, backbone: nn.Module, hidden_size: int, surprise: Surprise | None = None) -> None:
         super().__init__()
@@ -86,7 +96,8 @@ class RewardModel(nn.Module):
         features = self.features(hidden, batch)
         if self.surprise is None:
             return features
-        return torch.stack([features[:, 0], (features[:, 1:] * self.surprise.weight.flatten()).sum(-1)], -1)
+        tokens = (features[:, 1:] * self.surprise.weight.flatten()).sum(-1)
+        return torch.stack([features[:, 0], tokens + self.surprise.intercept], -1)
 
     def features(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the MLP's logit difference at each read position and, if tokens are read, sums of their features."""

@@ -22,7 +22,7 @@ from surefoot.train.batch import Shape, collate, encode, merge
 from surefoot.train.example import from_label
 from surefoot.train.export import change_head, export
 from surefoot.train.loop import Run, train
-from surefoot.train.model import INITIAL, Trainee, make_trainee
+from surefoot.train.model import INITIAL, INTERCEPT, Trainee, make_trainee
 from surefoot.train.settings import Settings, Sitting
 
 MINI = FAMILIES["mini-lm"]
@@ -204,13 +204,40 @@ def test_log_probabilities_are_fitted_before_the_training(tmp_path: Path) -> Non
     assert slope(trainee, start) == pytest.approx(torch.zeros(2, 2), abs=0.05)
 
 
+def test_log_probabilities_alone_expect_the_share_of_correct_steps(tmp_path: Path) -> None:
+    """A logistic regression with an intercept does: the derivative of its loss by the intercept is 0."""
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    Run(trainee, PAIRS, tmp_path / "out", Settings(precision="float32"), Sitting(), (), ())
+    encoded, _ = encode(PAIRS, trainee.family, trainee.tokenizer, 512)
+    batches = [collate([each], Shape(4096, 8), segments=True) for each in encoded]
+    model = trainee.model
+    expected = torch.cat([(2 * model.parts(model.hidden(batch), batch)[:, 1]).sigmoid() for batch in batches])
+    targets = torch.cat([batch.targets for batch in batches])
+    assert expected.mean().item() == pytest.approx(targets.mean().item(), abs=1e-4)
+
+
+def test_the_intercept_of_log_probabilities_is_exported_in_the_mlp(tmp_path: Path) -> None:
+    trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
+    surprise = trainee.model.surprise
+    assert surprise is not None
+    logits = []
+    for intercept in (0.0, 1.5):
+        surprise.intercept.data.fill_(intercept)
+        folder = export(trainee, tmp_path / str(intercept))
+        assert "surprise.intercept" not in load_file(folder / "model.safetensors")
+        scores = load_local(folder).score(QUESTION, STEPS[0][0]).step_scores
+        logits.append(torch.logit(torch.tensor(scores, dtype=torch.float64)))
+    assert logits[1] - logits[0] == pytest.approx(torch.full_like(logits[0], 1.5), abs=1e-4)
+
+
 def test_log_probabilities_are_fitted_in_the_end(tmp_path: Path) -> None:
     """Without validation examples, to training examples."""
     trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
     train(trainee, PAIRS, tmp_path / "out", Settings(steps=3, precision="float32"), Sitting(progress=False))
     trained = snapshot.load(tmp_path / "out" / "checkpoints" / "step-00000003.pt")["model"]
     exported = load_file(tmp_path / "out" / "model.safetensors")
-    trainee.model.load_state_dict(exported)
+    (wrong, right), (wrong_before, right_before) = (each["score.2.bias"] for each in (exported, trained))
+    trainee.model.load_state_dict(exported | {INTERCEPT: right - wrong - (right_before - wrong_before)})
     assert not torch.equal(exported[SURPRISE], trained[SURPRISE])
     assert slope(trainee, trained[SURPRISE]) == pytest.approx(torch.zeros(2, 2), abs=0.05)
 
@@ -250,5 +277,6 @@ def test_a_model_of_the_family_mini_keeps_its_head(tmp_path: Path) -> None:
     new = make_trainee(tmp_path / "old", family="mini-lm", seed=2).model.state_dict()
     assert new.pop(SURPRISE).tolist() == [pytest.approx(row) for row in INITIAL]
     assert new.pop(DIGITS).sum() == 10
+    assert new.pop(INTERCEPT) == 0
     assert new.keys() == old.keys()
     assert all(torch.equal(new[name], old[name]) for name in old)

@@ -40,8 +40,9 @@ from surefoot.train.trackers import Trackers
 
 logger = logging.getLogger("surefoot")
 
-CALIBRATED_ON, CALIBRATED_EVERY = 100, 25
-"""On how many examples, half of them incorrect, and how often the weights of log-probabilities are fitted."""
+CALIBRATED_ON, CALIBRATED_EVERY = 400, 50
+"""On how many examples, half of them incorrect, and how often the weights of log-probabilities are fitted. With 100
+examples, their AUC on other solutions had a standard deviation of 0.04, and with 200 of 0.02 (40 random samples)."""
 
 
 @dataclass(frozen=True)

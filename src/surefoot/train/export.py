@@ -19,8 +19,8 @@ from torch import Tensor
 from surefoot.engine.hardware import DTYPES
 from surefoot.engine.packed_weights import CODES, SCALES, can_pack, pack, unpack
 from surefoot.errors import OptionError
-from surefoot.families.mini.surprise import SURPRISE
-from surefoot.train.model import INTERCEPT, Trainee
+from surefoot.families.mini.surprise import INTERCEPT, SURPRISE
+from surefoot.train.model import Trainee
 
 OUTPUT_WEIGHT, OUTPUT_BIAS = "score.2.weight", "score.2.bias"
 PACKED = {"int8": 8, "int4": 4}
@@ -43,9 +43,7 @@ def export(
         raise OptionError(f"dtype={dtype!r} is not supported. Choose one of: {', '.join(FORMATS)}.")
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
-    for name, tensor in fold_intercept(trainee.model.state_dict() if weights is None else weights).items():
-        if name == INTERCEPT:
-            continue
+    for name, tensor in (trainee.model.state_dict() if weights is None else weights).items():
         tensors |= _stored(name, tensor.detach().cpu(), dtype)
     _write(folder / "model.safetensors", lambda file: save_file(tensors, file, metadata={"format": "pt"}))
     settings = trainee.config | {"torch_dtype": "float32" if dtype in PACKED else dtype}
@@ -58,20 +56,12 @@ def export(
     return folder
 
 
-def fold_intercept(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Add the intercept of the log-probabilities, if there is one, to the logit of the MLP, and set it to 0."""
-    if INTERCEPT not in weights:
-        return dict(weights)
-    half = weights[INTERCEPT] / 2
-    bias = weights[OUTPUT_BIAS] + torch.stack([-half, half])
-    return {**weights, OUTPUT_BIAS: bias, INTERCEPT: torch.zeros_like(half)}
-
-
 def change_head(weights: Mapping[str, Tensor], mlp: float, surprise: Tensor | None = None) -> dict[str, Tensor]:
-    """Multiply the logit of the MLP, and replace the weights of log-probabilities."""
+    """Multiply the logit of the MLP, and replace the weights of log-probabilities and, after them, the intercept."""
     changed = {name: weights[name] * mlp for name in (OUTPUT_WEIGHT, OUTPUT_BIAS)}
     if surprise is not None:
-        changed[SURPRISE] = surprise.reshape(weights[SURPRISE].shape).to(weights[SURPRISE])
+        changed[SURPRISE] = surprise[:-1].reshape(weights[SURPRISE].shape).to(weights[SURPRISE])
+        changed[INTERCEPT] = surprise[-1:].to(weights[INTERCEPT])
     return {**weights, **changed}
 
 
@@ -84,7 +74,7 @@ def move_threshold(weights: Mapping[str, Tensor], threshold: float, scale: float
     shift = math.log(threshold / (1 - threshold))
     bias = weights[OUTPUT_BIAS]
     moved = bias + torch.tensor([shift / 2, -shift / 2], dtype=bias.dtype, device=bias.device)
-    surprise = weights[SURPRISE] * scale if SURPRISE in weights else None
+    surprise = torch.cat([weights[SURPRISE].flatten(), weights[INTERCEPT]]) * scale if SURPRISE in weights else None
     return change_head({**weights, OUTPUT_BIAS: moved}, scale, surprise)
 
 

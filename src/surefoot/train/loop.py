@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
 from surefoot.display.progress import Progress
 from surefoot.engine.hardware import cpu_has_flag, runs_on_cpu
@@ -29,7 +29,7 @@ from surefoot.errors import InputError, OptionError
 from surefoot.train import snapshot
 from surefoot.train.batch import Batch, Encoded, Shape, collate, draw, draw_questions, encode, merge, plan
 from surefoot.train.example import Example
-from surefoot.train.export import as_stored, change_head, export, fold_intercept, move_threshold
+from surefoot.train.export import as_stored, change_head, export, move_threshold
 from surefoot.train.interrupt import Interrupt
 from surefoot.train.metrics import Judged, Quality, best_scale, best_threshold, fit_features, fit_head, measure
 from surefoot.train.model import Trainee
@@ -268,10 +268,10 @@ class Run:
         features = torch.cat(self._read(some, self.model.features))[:, 1:].double()
         targets = np.array([target for example in some for target in example.targets])
         features = torch.cat([features, torch.ones_like(features[:, :1])], 1) * 2  # alone, a part counts twice
-        weights = torch.cat([surprise.weight.flatten(), surprise.intercept.view(1)]).cpu().double()
-        fitted = torch.from_numpy(fit_features(features.numpy(), targets, weights.numpy()))
+        start = surprise.factors.cpu().double().numpy()
+        fitted = torch.from_numpy(fit_features(features.numpy(), targets, start))
         surprise.weight.copy_(fitted[:-1].view(surprise.weight.shape))
-        surprise.intercept.copy_(fitted[-1])
+        surprise.intercept.copy_(fitted[-1:])
 
     def _record(self, **row: Any) -> None:
         self.log.add(**row)
@@ -394,8 +394,6 @@ class Run:
         self.model.load_state_dict(final)
         threshold, scale = 0.5, 1.0
         if self.validation:
-            final = fold_intercept(final)
-            self.model.load_state_dict(final)
             final, judged = self._fit_head(final)
             threshold, _ = best_threshold(judged)
             scale = best_scale(judged, threshold)
@@ -403,7 +401,7 @@ class Run:
             self.model.load_state_dict(final)
         elif self.model.surprise is not None:
             self._calibrate()
-            final = as_stored(fold_intercept(self._weights()), self.sitting.dtype)
+            final = as_stored(self._weights(), self.sitting.dtype)
             self.model.load_state_dict(final)
         measured = self.held_out or self.validation
         quality = measure(self._judge(measured)) if measured else None
@@ -417,13 +415,16 @@ class Run:
         """Fit the shares of MLP and log-probabilities to the validation examples. Also return the scores."""
         features = self._read(self.validation, self.model.features)
         factors = torch.ones(1)
-        if self.model.surprise is not None:
-            factors = torch.cat([factors, self.model.surprise.weight.detach().cpu().flatten()])
+        surprise = self.model.surprise
+        if surprise is not None:
+            factors = torch.cat([factors, surprise.factors.detach().cpu()])
             targets = np.array([target for example in self.validation for target in example.targets])
-            fitted = fit_head(torch.cat(features).double().numpy(), targets, factors.double().numpy())
+            fitted = fit_head(torch.cat(features).double().numpy(), targets, factors[:-1].double().numpy())
             if fitted is not None:
-                factors = torch.from_numpy(fitted).float()
+                # The threshold that is selected next takes the place of the intercept.
+                factors = torch.from_numpy(np.append(fitted, 0.0)).float()
                 weights = change_head(weights, float(factors[0]), factors[1:])
+            features = [pad(each, (0, 1), value=1.0) for each in features]
         scores = [(each @ factors).sigmoid().tolist() for each in features]
         return weights, [
             Judged(tuple(each), example.targets) for each, example in zip(scores, self.validation, strict=True)

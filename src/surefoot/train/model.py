@@ -23,7 +23,7 @@ from surefoot.families import PromptTokenizer, all_families, find_family
 from surefoot.families.heads import TwoClassFamily
 from surefoot.families.mini import locate
 from surefoot.families.mini.family import Mini
-from surefoot.families.mini.surprise import DIGITS, SURPRISE, MiniLM, digit_tokens, kinds, token_features
+from surefoot.families.mini.surprise import DIGITS, INTERCEPT, SURPRISE, MiniLM, digit_tokens, kinds, token_features
 from surefoot.train.attention import NAME, choose_attention
 from surefoot.train.batch import Batch
 from surefoot.train.pruning import OUTPUT_WEIGHT, prune_feed_forward
@@ -34,10 +34,10 @@ OLD_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 NOT_EXPORTED = ("_model_name_or_path", "auto_map", "dtype", "torch_dtype", "transformers_version")
 """Config entries that describe the base's files."""
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>")
+OWN = (SURPRISE, INTERCEPT, DIGITS)
+"""What the head of a PRM of the family `mini` lacks to become one of `mini-lm`."""
 INITIAL = ((0.0, 0.2), (0.0, 0.01))
 """The weights of the constant and of the log-probability before training, for digits and for other tokens."""
-INTERCEPT = "surprise.intercept"
-"""The only weight that checkpoints lack: the export adds it to the bias of the MLP."""
 
 
 class Surprise(nn.Module):
@@ -52,9 +52,14 @@ class Surprise(nn.Module):
     def __init__(self, vocabulary: int, digits: Sequence[int] = ()) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(INITIAL))
-        self.intercept = nn.Parameter(torch.zeros(()))
+        self.intercept = nn.Parameter(torch.zeros(1))
         self.register_buffer("digits", torch.zeros(vocabulary))
         self.digits[list(digits)] = 1.0
+
+    @property
+    def factors(self) -> Tensor:
+        """The weights of the sums, and the intercept after them."""
+        return torch.cat([self.weight.flatten(), self.intercept])
 
     def sums(self, features: Tensor, tokens: Tensor, steps: Tensor, count: int) -> Tensor:
         """Return for each of `count` steps what the weights are multiplied by, in their order."""
@@ -63,10 +68,7 @@ class Surprise(nn.Module):
 
 
 class RewardModel(nn.Module):
-    """Backbone and head.
-
-    The state dict has the names of the checkpoint (`model.*`, `score.*`, `surprise.*`), apart from `INTERCEPT`.
-    """
+    """Backbone and head. The state dict has the names of the checkpoint: `model.*`, `score.*`, `surprise.*`."""
 
     def __init__(self, backbone: nn.Module, hidden_size: int, surprise: Surprise | None = None) -> None:
         super().__init__()
@@ -184,7 +186,7 @@ def make_trainee(
     shapes = kind.head_shapes(checkpoint.config)
     if SURPRISE not in checkpoint.tensors:
         # A PRM of the family `mini` keeps its head when it becomes one of `mini-lm`.
-        shapes = {name: shape for name, shape in shapes.items() if name not in (SURPRISE, DIGITS)}
+        shapes = {name: shape for name, shape in shapes.items() if name not in OWN}
     is_prm = all(name in checkpoint.tensors for name in shapes)
     hidden_size = int(checkpoint.setting("hidden_size"))
     weights = load_weights(

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from surefoot.families import FAMILIES, PromptTokenizer
 from surefoot.families.mini.family import SOLUTION, STEP
-from surefoot.families.mini.surprise import DIGITS, EMBEDDINGS, SURPRISE, digit_tokens
+from surefoot.families.mini.surprise import DIGITS, EMBEDDINGS, INTERCEPT, SURPRISE, digit_tokens
 from surefoot.scoring.local import load_local
 from surefoot.scoring.logits import TwoClassModel
 from surefoot.testing import byte_tokenizer_json, write_base
@@ -22,7 +22,7 @@ from surefoot.train.batch import Shape, collate, encode, merge
 from surefoot.train.example import from_label
 from surefoot.train.export import change_head, export
 from surefoot.train.loop import Run, train
-from surefoot.train.model import INITIAL, INTERCEPT, Trainee, make_trainee
+from surefoot.train.model import INITIAL, Trainee, make_trainee
 from surefoot.train.settings import Settings, Sitting
 
 MINI = FAMILIES["mini-lm"]
@@ -59,12 +59,13 @@ def test_a_prompt_rendered_elsewhere_is_read_at_the_same_places() -> None:
 
 
 def test_the_score_is_that_of_torch() -> None:
-    """Logit of the head, plus a constant and a weighted log-probability per token, at least -16."""
+    """Logit of the head and intercept, plus a constant and a weighted log-probability per token, at least -16."""
     generator = torch.Generator().manual_seed(0)
     shapes = {"score.0.weight": (8, 8), "score.0.bias": (8,), "score.2.weight": (2, 8), "score.2.bias": (2,)}
     head = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     head[EMBEDDINGS] = torch.randn(300, 8, generator=generator) * 4
     head[SURPRISE] = torch.tensor([[0.3, 0.7], [0.1, 0.2]])
+    head[INTERCEPT] = torch.tensor([0.5])
     head[DIGITS] = torch.zeros(300)
     head[DIGITS][TOKENIZER.encode("0123456789")[0]] = 1.0
     prompt = MINI.render(TOKENIZER, "2?", ["a2b3", "b"])
@@ -77,19 +78,20 @@ def test_the_score_is_that_of_torch() -> None:
     right = (inner @ head["score.2.weight"].T + head["score.2.bias"]).softmax(-1)[:, 1].tolist()
     two, b, three = (max(-16.0, float(logprobs[at, prompt.targets[at]])) for at in (0, 1, 2))
     assert min(two, b, three) == -16.0, "the floor is reached in this example"
-    logit = math.log(right[3] / (1 - right[3])) + 0.3 + 0.7 * two + 0.1 + 0.2 * b + 0.3 + 0.7 * three
-    assert found == pytest.approx([1 / (1 + math.exp(-logit)), right[4]], rel=1e-4)
+    first, second = (math.log(each / (1 - each)) + 0.5 for each in (right[3], right[4]))
+    logit = first + 0.3 + 0.7 * two + 0.1 + 0.2 * b + 0.3 + 0.7 * three
+    assert found == pytest.approx([1 / (1 + math.exp(-each)) for each in (logit, second)], rel=1e-4)
 
 
 def test_without_tokens_the_score_is_that_of_the_head() -> None:
-    """The engine then passes no targets at all."""
+    """With the intercept. The engine then passes no targets at all."""
     head = {
         "score.0.weight": torch.eye(2), "score.0.bias": torch.zeros(2),
-        "score.2.weight": torch.eye(2), "score.2.bias": torch.zeros(2),
+        "score.2.weight": torch.eye(2), "score.2.bias": torch.zeros(2), INTERCEPT: torch.tensor([-0.5]),
     }  # fmt: skip
     values = MINI.read(head, torch.tensor([[1.0, 3.0]]))
     prompt = MINI.render(TOKENIZER, "?", ["a"])
-    assert [value.score for value in MINI.combine(prompt, values)] == pytest.approx([1 / (1 + math.exp(-2.0))])
+    assert [value.score for value in MINI.combine(prompt, values)] == pytest.approx([1 / (1 + math.exp(-1.5))])
 
 
 STEPS = [
@@ -146,10 +148,10 @@ def test_the_head_can_be_changed(tmp_path: Path) -> None:
         mlp, *others = model.features(model.hidden(batch), batch).unbind(-1)
     counts = [len(step) - 1 for step in steps]  # one token per character, and the first is not read
     assert (others[0] + others[2]).tolist() == counts
-    weights = torch.linspace(-0.3, 0.4, 4)
+    weights = torch.linspace(-0.3, 0.5, 5)
     changed = change_head(trainee.model.state_dict(), 2.0, weights)
     found = load_local(export(trainee, tmp_path / "out", weights=changed)).score(QUESTION, steps).step_scores
-    expected = 2 * mlp + sum(weight * other for weight, other in zip(weights, others, strict=True))
+    expected = 2 * mlp + sum(weight * other for weight, other in zip(weights[:-1], others, strict=True)) + weights[-1]
     assert found == pytest.approx(expected.sigmoid().tolist(), abs=1e-5)
 
 
@@ -216,15 +218,12 @@ def test_log_probabilities_alone_expect_the_share_of_correct_steps(tmp_path: Pat
     assert expected.mean().item() == pytest.approx(targets.mean().item(), abs=1e-4)
 
 
-def test_the_intercept_of_log_probabilities_is_exported_in_the_mlp(tmp_path: Path) -> None:
+def test_the_intercept_of_log_probabilities_is_added_once_per_step(tmp_path: Path) -> None:
     trainee = make_trainee(write_base(tmp_path / "base"), family="mini-lm")
-    surprise = trainee.model.surprise
-    assert surprise is not None
     logits = []
     for intercept in (0.0, 1.5):
-        surprise.intercept.data.fill_(intercept)
-        folder = export(trainee, tmp_path / str(intercept))
-        assert "surprise.intercept" not in load_file(folder / "model.safetensors")
+        weights = trainee.model.state_dict() | {INTERCEPT: torch.tensor([intercept])}
+        folder = export(trainee, tmp_path / str(intercept), weights=weights)
         scores = load_local(folder).score(QUESTION, STEPS[0][0]).step_scores
         logits.append(torch.logit(torch.tensor(scores, dtype=torch.float64)))
     assert logits[1] - logits[0] == pytest.approx(torch.full_like(logits[0], 1.5), abs=1e-4)
@@ -236,8 +235,7 @@ def test_log_probabilities_are_fitted_in_the_end(tmp_path: Path) -> None:
     train(trainee, PAIRS, tmp_path / "out", Settings(steps=3, precision="float32"), Sitting(progress=False))
     trained = snapshot.load(tmp_path / "out" / "checkpoints" / "step-00000003.pt")["model"]
     exported = load_file(tmp_path / "out" / "model.safetensors")
-    (wrong, right), (wrong_before, right_before) = (each["score.2.bias"] for each in (exported, trained))
-    trainee.model.load_state_dict(exported | {INTERCEPT: right - wrong - (right_before - wrong_before)})
+    trainee.model.load_state_dict(exported)
     assert not torch.equal(exported[SURPRISE], trained[SURPRISE])
     assert slope(trainee, trained[SURPRISE]) == pytest.approx(torch.zeros(2, 2), abs=0.05)
 

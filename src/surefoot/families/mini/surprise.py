@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 EMBEDDINGS = "model.embed_tokens.weight"
 SURPRISE = "surprise.weight"
 """Two rows, for digits and for all other tokens: the constant and the weight."""
+INTERCEPT = "surprise.intercept"
+"""What is added to the logit of every step. With it, the log-probabilities can judge alone."""
 DIGITS = "surprise.digits"
 """For every token of the vocabulary 1 if it is a digit, else 0."""
 FLOOR = -16.0
@@ -66,18 +68,18 @@ class MiniLM(Mini):
         return Prompt(tuple(ids), tuple(reads), prefix, tuple(targets), tuple(ends))
 
     def head_shapes(self, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """The MLP, the weights of log-probabilities, which tokens are digits, and the output layer."""
+        """The MLP, the weights of log-probabilities, their intercept, which tokens are digits, and the output layer."""
         vocabulary, hidden = config_int(config, "vocab_size"), config_int(config, "hidden_size")
-        own = {SURPRISE: (2, 2), DIGITS: (vocabulary,), EMBEDDINGS: (vocabulary, hidden)}
+        own = {SURPRISE: (2, 2), INTERCEPT: (1,), DIGITS: (vocabulary,), EMBEDDINGS: (vocabulary, hidden)}
         return super().head_shapes(config) | own
 
     def read(self, head: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
-        """The logit of the MLP: right minus wrong."""
+        """The logit of the MLP, right minus wrong, and the intercept."""
         wrong, right = self.logits(head, hidden).unbind(-1)
-        return right - wrong
+        return right - wrong + head[INTERCEPT]
 
     def read_targets(self, head: Mapping[str, Tensor], hidden: Tensor, targets: Tensor) -> Tensor:
-        """The logit of the MLP at markers; what a token adds to it elsewhere."""
+        """The logit of the MLP and the intercept at markers; what a token adds to them elsewhere."""
         token = targets >= 0
         found = hidden.new_empty(len(hidden))
         found[~token] = self.read(head, hidden[~token])

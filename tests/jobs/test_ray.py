@@ -159,10 +159,11 @@ def test_a_killed_driver_continues_and_a_lost_node_costs_only_its_unit(
     assert not content(out).items() - expected.items()
 
     def lose_node() -> bool:
-        """Lose the node once its worker is scoring. While it loads, the driver has to go on, or it gets no unit."""
-        patience = time.monotonic() + 3
-        while not cluster.actors(cluster.worker_node, b"UnitWorker.score"):
-            if time.monotonic() > patience:
+        """Lose the node once its worker is scoring. If it is idle, it waits for the driver, which has to go on."""
+        node, patience = cluster.worker_node, time.monotonic() + 30
+        while not cluster.actors(node, b"UnitWorker.score"):
+            idle = cluster.actors(node) and not cluster.actors(node, b"UnitWorker.")
+            if idle or time.monotonic() > patience:
                 return False
             time.sleep(0.02)
         cluster.lose_node()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,15 @@ class RayCluster:
         self.cluster.add_node(**NODE)
 
     def lose_node(self) -> None:
-        """Kill the node without the driver, as a power failure would."""
-        self.note_processes()
+        """Kill the node without the driver and its workers, as a power failure would.
+
+        Without their raylet, workers would end by themselves, but on a fast machine they finish a whole job before.
+        """
+        workers = self.actors(self.worker_node)
         self.cluster.remove_node(self.worker_node, allow_graceful=False)
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def note_processes(self) -> None:
         self.seen |= _descendants(os.getpid()) - self.others

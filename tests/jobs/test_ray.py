@@ -151,6 +151,7 @@ def test_a_killed_driver_continues_and_a_lost_node_costs_only_its_unit(
     expected: dict[str, bytes],
     tmp_path: Path,
     after_units: Callable[[int, Callable[[], bool]], None],
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     out = tmp_path / "out"
@@ -158,17 +159,26 @@ def test_a_killed_driver_continues_and_a_lost_node_costs_only_its_unit(
     assert killed.returncode == -signal.SIGKILL
     assert not content(out).items() - expected.items()
 
-    def lose_node() -> bool:
-        """Lose the node once its worker is scoring. If it is idle, it waits for the driver, which has to go on."""
-        node, patience = cluster.worker_node, time.monotonic() + 30
-        while not cluster.actors(node, b"UnitWorker.score"):
-            idle = cluster.actors(node) and not cluster.actors(node, b"UnitWorker.")
-            if idle or time.monotonic() > patience:
-                return False
-            time.sleep(0.02)
-        cluster.lose_node()
-        return True
+    pools: list[ray_cluster.ActorPool] = []
 
+    class Watched(ray_cluster.ActorPool):
+        def __init__(self, *options: Any) -> None:
+            super().__init__(*options)
+            pools.append(self)
+
+    def lose_node() -> bool:
+        """Lose the node once its worker has a unit. Until it has loaded the model, the driver waits for it here."""
+        node, patience = cluster.worker_node, time.monotonic() + 30
+        if any(each.stage == "scoring" and each.node == node.node_id for each in pools[-1]._calls.values()):
+            cluster.lose_node()
+            return True
+        idle = False
+        while not idle and time.monotonic() < patience:
+            time.sleep(0.3)
+            idle = bool(cluster.actors(node)) and not cluster.actors(node, b"UnitWorker.")
+        return False
+
+    monkeypatch.setattr(ray_cluster, "ActorPool", Watched)
     after_units(3, lose_node)
     try:
         report = run(source, out)
